@@ -1,0 +1,1 @@
+"""The hypervisor runtime interface: specification, client, driver kit, fake driver, conformance."""
