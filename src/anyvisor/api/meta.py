@@ -1,15 +1,14 @@
 """Kubernetes metadata: typed models, accessors for raw JSON objects, conditions and `Status` answers."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import msgspec
 
+from anyvisor.api.wire import Int64, Schema, Time
+
 Json: TypeAlias = dict[str, Any]
 """One JSON object, as decoded; never re-encoded from a typed model."""
-
-Time: TypeAlias = str
-"""An RFC 3339 time, as Kubernetes writes it: `2026-01-31T10:00:00Z`."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -68,21 +67,25 @@ class ListMeta(Model, frozen=True, kw_only=True):
     self_link: str | None = None
 
 
+_CONDITION_TYPE: Final = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+)
+_CONDITION_REASON: Final = Schema(
+    facts={"minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"}
+)
+
+
 class Condition(Model, frozen=True, kw_only=True):
-    """A condition as `metav1.Condition` has it, with the probe time that KubeVirt's conditions add."""
+    """A condition as `metav1.Condition` has it."""
 
-    type: str
-    status: str
-    last_probe_time: Time | None = None
-    last_transition_time: Time | None = None
-    message: str | None = None
-    observed_generation: int | None = None
-    reason: str | None = None
-
-    @property
-    def is_true(self) -> bool:
-        """Whether the condition holds; `Unknown` does not."""
-        return self.status == "True"
+    last_probe_time: Annotated[Time | None, Schema(hidden=True)] = None
+    last_transition_time: Time
+    message: Annotated[str, Schema(facts={"maxLength": 32768})]
+    observed_generation: Annotated[Int64 | None, Schema(facts={"minimum": 0})] = None
+    reason: Annotated[str, _CONDITION_REASON]
+    status: Annotated[str, Schema(facts={"enum": ["True", "False", "Unknown"]})]
+    type: Annotated[str, Schema(facts={"maxLength": 316, "pattern": _CONDITION_TYPE})]
 
 
 class LabelSelectorRequirement(Model, frozen=True, kw_only=True):

@@ -1,0 +1,71 @@
+"""Undocumented."""
+
+from typing import Annotated
+
+from anyvisor.api.meta import Model, ObjectMeta
+from anyvisor.api.wire import Schema
+
+
+class DomainHookCEL(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    expression: Annotated[str, Schema(facts={"minLength": 1})]
+
+
+class DomainHookSidecar(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    socket_path: Annotated[str, Schema(facts={"minLength": 1})]
+
+
+class DomainHook(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    cel: DomainHookCEL | None = None
+    condition: str | None = None
+    failure_strategy: str | None = None
+    sidecar: DomainHookSidecar | None = None
+    timeout: str | None = None
+
+
+class AdmissionReference(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    name: Annotated[str, Schema(facts={"minLength": 1})]
+
+
+class NodeHook(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    condition: str | None = None
+    failure_strategy: str | None = None
+    permitted_hooks: Annotated[tuple[str, ...], Schema(facts={"minItems": 1})]
+    socket: Annotated[str, Schema(facts={"minLength": 1})]
+    timeout: str | None = None
+
+
+class PluginSpec(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    condition: str | None = None
+    domain_hooks: tuple[DomainHook, ...] | None = None
+    failure_strategy: str | None = None
+    mutating_admission_policies: tuple[AdmissionReference, ...] | None = None
+    mutating_admission_webhooks: tuple[AdmissionReference, ...] | None = None
+    node_hooks: tuple[NodeHook, ...] | None = None
+    validating_admission_policies: tuple[AdmissionReference, ...] | None = None
+    validating_admission_webhooks: tuple[AdmissionReference, ...] | None = None
+
+
+class PluginStatus(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+
+class Plugin(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: ObjectMeta | None = None
+    spec: PluginSpec
+    status: PluginStatus | None = None

@@ -1,0 +1,46 @@
+"""Undocumented."""
+
+from typing import Annotated
+
+from anyvisor.api.kubevirt.vmi import VirtualMachineInstanceTemplateSpec
+from anyvisor.api.meta import LabelSelector, Model, ObjectMeta
+from anyvisor.api.wire import Int32, Schema, Time
+
+
+class VirtualMachineInstanceReplicaSetSpec(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    paused: bool | None = None
+    replicas: Int32 | None = None
+    selector: LabelSelector
+    template: VirtualMachineInstanceTemplateSpec
+
+
+class VirtualMachineInstanceReplicaSetCondition(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
+    last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
+    message: str | None = None
+    reason: str | None = None
+    status: str
+    type: str
+
+
+class VirtualMachineInstanceReplicaSetStatus(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    conditions: tuple[VirtualMachineInstanceReplicaSetCondition, ...] | None = None
+    label_selector: str | None = None
+    ready_replicas: Int32 | None = None
+    replicas: Int32 | None = None
+
+
+class VirtualMachineInstanceReplicaSet(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: ObjectMeta | None = None
+    spec: VirtualMachineInstanceReplicaSetSpec
+    status: Annotated[VirtualMachineInstanceReplicaSetStatus | None, Schema(nullable=True)] = None

@@ -1,0 +1,198 @@
+"""Undocumented."""
+
+from typing import Annotated
+
+from msgspec import field
+
+from anyvisor.api.core import PersistentVolumeClaimSpec, TypedLocalObjectReference
+from anyvisor.api.kubevirt.vm import VirtualMachineSpec, VirtualMachineStatus
+from anyvisor.api.meta import Model, ObjectMeta
+from anyvisor.api.wire import Duration, Schema, Time
+
+
+class VirtualMachineSnapshotSpec(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    deletion_policy: str | None = None
+    failure_deadline: Duration | None = None
+    source: TypedLocalObjectReference
+
+
+class Condition(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
+    last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
+    message: str | None = None
+    reason: str | None = None
+    status: str
+    type: str
+
+
+class Error(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    message: str | None = None
+    time: Time | None = None
+
+
+class SnapshotVolumesLists(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    excluded_volumes: Annotated[tuple[str, ...] | None, Schema(unique=True)] = None
+    included_volumes: Annotated[tuple[str, ...] | None, Schema(unique=True)] = None
+
+
+class SourceIndication(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    indication: str
+    message: str
+
+
+class VirtualMachineSnapshotStatus(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    conditions: tuple[Condition, ...] | None = None
+    creation_time: Annotated[Time | None, Schema(nullable=True)] = None
+    error: Error | None = None
+    indications: Annotated[tuple[str, ...] | None, Schema(unique=True)] = None
+    phase: str | None = None
+    ready_to_use: bool | None = None
+    snapshot_volumes: SnapshotVolumesLists | None = None
+    source_indications: tuple[SourceIndication, ...] | None = None
+    source_uid: str | None = field(default=None, name="sourceUID")
+    virtual_machine_snapshot_content_name: str | None = None
+
+
+class VirtualMachineSnapshot(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: ObjectMeta | None = None
+    spec: VirtualMachineSnapshotSpec
+    status: Annotated[VirtualMachineSnapshotStatus | None, Schema(nullable=True)] = None
+
+
+class VirtualMachine(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    metadata: Annotated[ObjectMeta | None, Schema(nullable=True, opaque=True)] = None
+    spec: VirtualMachineSpec | None = None
+    status: Annotated[VirtualMachineStatus | None, Schema(nullable=True)] = None
+
+
+class SourceSpec(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    virtual_machine: VirtualMachine | None = None
+
+
+class PersistentVolumeClaim(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    metadata: Annotated[ObjectMeta | None, Schema(opaque=True)] = None
+    spec: PersistentVolumeClaimSpec | None = None
+
+
+class VolumeBackup(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    persistent_volume_claim: PersistentVolumeClaim
+    volume_name: str
+    volume_snapshot_name: str | None = None
+
+
+class VirtualMachineSnapshotContentSpec(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    source: SourceSpec
+    virtual_machine_snapshot_name: str | None = None
+    volume_backups: tuple[VolumeBackup, ...] | None = None
+
+
+class VolumeSnapshotStatus(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    creation_time: Annotated[Time | None, Schema(nullable=True)] = None
+    error: Error | None = None
+    ready_to_use: bool | None = None
+    volume_snapshot_name: str
+
+
+class VirtualMachineSnapshotContentStatus(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    creation_time: Annotated[Time | None, Schema(nullable=True)] = None
+    error: Error | None = None
+    ready_to_use: bool | None = None
+    volume_snapshot_status: tuple[VolumeSnapshotStatus, ...] | None = None
+
+
+class VirtualMachineSnapshotContent(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: ObjectMeta | None = None
+    spec: VirtualMachineSnapshotContentSpec
+    status: Annotated[VirtualMachineSnapshotContentStatus | None, Schema(nullable=True)] = None
+
+
+class VolumeRestoreOverride(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    restore_name: str | None = None
+    volume_name: str | None = None
+
+
+class VirtualMachineRestoreSpec(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    patches: tuple[str, ...] | None = None
+    target: TypedLocalObjectReference
+    target_readiness_policy: Annotated[
+        str | None,
+        Schema(
+            facts={
+                "enum": ["StopTarget", "WaitGracePeriod", "FailImmediate", "WaitEventually"],
+                "default": "WaitGracePeriod",
+            }
+        ),
+    ] = None
+    virtual_machine_snapshot_name: str
+    volume_ownership_policy: str | None = None
+    volume_restore_overrides: tuple[VolumeRestoreOverride, ...] | None = None
+    volume_restore_policy: str | None = None
+
+
+class VolumeRestore(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    data_volume_name: str | None = None
+    persistent_volume_claim: str
+    volume_name: str
+    volume_snapshot_name: str
+
+
+class VirtualMachineRestoreStatus(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    complete: bool | None = None
+    conditions: tuple[Condition, ...] | None = None
+    deleted_data_volumes: Annotated[tuple[str, ...] | None, Schema(unique=True)] = None
+    restore_time: Time | None = None
+    restores: tuple[VolumeRestore, ...] | None = None
+
+
+class VirtualMachineRestore(Model, frozen=True, kw_only=True):
+    """Undocumented."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: ObjectMeta | None = None
+    spec: VirtualMachineRestoreSpec
+    status: Annotated[VirtualMachineRestoreStatus | None, Schema(nullable=True)] = None
