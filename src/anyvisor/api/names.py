@@ -50,8 +50,7 @@ _LABEL_1035_MESSAGE: Final = _form(
     _LABEL_1035,
 )
 _QUALIFIED_MESSAGE: Final = _form(
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-    "alphanumeric character",
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
     ("MyName", "my.name", "123-abc"),
     _QUALIFIED,
 )

@@ -34,8 +34,7 @@ class QuantityError(ValueError):
     def __init__(self, text: str, cause: str) -> None:
         shown = text if len(text) <= 64 else text[:61] + "..."
         super().__init__(
-            f"{shown!r} is not a quantity: {cause}; "
-            "write a number with an optional suffix, as 512Mi, 2 or 250m"
+            f"{shown!r} is not a quantity: {cause}; write a number with an optional suffix, as 512Mi, 2 or 250m"
         )
         self.text = text
         self.cause = cause

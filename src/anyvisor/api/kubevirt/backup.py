@@ -21,8 +21,14 @@ class VirtualMachineBackupSpec(Model, frozen=True, kw_only=True):
         Schema(
             rules=(
                 "has(self.apiGroup)",
-                "!has(self.apiGroup) || self.apiGroup == 'kubevirt.io' || self.apiGroup == 'backup.kubevirt.io'",
-                "!has(self.apiGroup) || (self.apiGroup == 'kubevirt.io' && self.kind == 'VirtualMachine') || (self.apiGroup == 'backup.kubevirt.io' && self.kind == 'VirtualMachineBackupTracker')",
+                ("!has(self.apiGroup) || self.apiGroup == 'kubevirt.io' || self.apiGroup == 'backup.kubevirt.io'"),
+                (
+                    "!has(self.apiGroup) || "
+                    "(self.apiGroup == 'kubevirt.io' && "
+                    "self.kind == 'VirtualMachine') || "
+                    "(self.apiGroup == 'backup.kubevirt.io' && "
+                    "self.kind == 'VirtualMachineBackupTracker')"
+                ),
                 "self.name != ''",
             )
         ),
@@ -62,7 +68,7 @@ class VirtualMachineBackup(Model, frozen=True, kw_only=True):
             rules=(
                 "self == oldSelf",
                 'has(self.pvcName) && self.pvcName != ""',
-                "!has(self.mode) || self.mode != 'Pull' || (has(self.tokenSecretRef) && self.tokenSecretRef != \"\")",
+                ("!has(self.mode) || self.mode != 'Pull' || (has(self.tokenSecretRef) && self.tokenSecretRef != \"\")"),
             )
         ),
     ]

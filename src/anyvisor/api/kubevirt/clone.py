@@ -28,9 +28,7 @@ class VirtualMachineCloneSpec(Model, frozen=True, kw_only=True):
     source: TypedLocalObjectReference
     target: TypedLocalObjectReference | None = None
     template: VirtualMachineCloneTemplateFilters | None = None
-    volume_name_policy: Annotated[
-        str | None, Schema(facts={"enum": ["RandomizeNames", "PrefixTargetName"]})
-    ] = None
+    volume_name_policy: Annotated[str | None, Schema(facts={"enum": ["RandomizeNames", "PrefixTargetName"]})] = None
 
 
 class VirtualMachineCloneStatus(Model, frozen=True, kw_only=True):

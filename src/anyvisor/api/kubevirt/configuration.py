@@ -336,12 +336,10 @@ class KubeVirtConfiguration(Model, frozen=True, kw_only=True):
     auto_cpu_limit_namespace_label_selector: LabelSelector | None = field(
         default=None, name="autoCPULimitNamespaceLabelSelector"
     )
-    changed_block_tracking_label_selectors: Annotated[
-        ChangedBlockTrackingSelectors | None, Schema(nullable=True)
-    ] = None
-    common_instancetypes_deployment: Annotated[
-        CommonInstancetypesDeployment | None, Schema(nullable=True)
-    ] = None
+    changed_block_tracking_label_selectors: Annotated[ChangedBlockTrackingSelectors | None, Schema(nullable=True)] = (
+        None
+    )
+    common_instancetypes_deployment: Annotated[CommonInstancetypesDeployment | None, Schema(nullable=True)] = None
     confidential_compute: Annotated[ConfidentialComputeConfiguration | None, Schema(nullable=True)] = None
     controller_configuration: ReloadableComponentConfiguration | None = None
     cpu_model: str | None = None
@@ -368,22 +366,16 @@ class KubeVirtConfiguration(Model, frozen=True, kw_only=True):
     persistent_reservation_configuration: Annotated[
         PersistentReservationConfiguration | None, Schema(nullable=True)
     ] = None
-    role_aggregation_strategy: Annotated[
-        str | None, Schema(facts={"enum": ["AggregateToDefault", "Manual"]})
-    ] = None
+    role_aggregation_strategy: Annotated[str | None, Schema(facts={"enum": ["AggregateToDefault", "Manual"]})] = None
     seccomp_configuration: SeccompConfiguration | None = None
     selinux_launcher_type: str | None = None
     smbios: SMBiosConfiguration | None = None
-    support_container_resources: Annotated[
-        tuple[SupportContainerResources, ...] | None, Schema(keys=("type",))
-    ] = None
+    support_container_resources: Annotated[tuple[SupportContainerResources, ...] | None, Schema(keys=("type",))] = None
     supported_guest_agent_versions: tuple[str, ...] | None = None
     tls_configuration: TLSConfiguration | None = None
     virt_template_deployment: Annotated[VirtTemplateDeployment | None, Schema(nullable=True)] = None
     virtual_machine_instances_per_node: Int32 | None = None
     virtual_machine_options: VirtualMachineOptions | None = None
-    vm_rollout_strategy: Annotated[
-        str | None, Schema(nullable=True, facts={"enum": ["Stage", "LiveUpdate"]})
-    ] = None
+    vm_rollout_strategy: Annotated[str | None, Schema(nullable=True, facts={"enum": ["Stage", "LiveUpdate"]})] = None
     vm_state_storage_class: str | None = None
     webhook_configuration: ReloadableComponentConfiguration | None = None

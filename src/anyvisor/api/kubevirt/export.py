@@ -36,9 +36,7 @@ class VirtualMachineExportBackupEndpoint(Model, frozen=True, kw_only=True):
 class VirtualMachineExportBackup(Model, frozen=True, kw_only=True):
     """Undocumented."""
 
-    endpoints: Annotated[
-        tuple[VirtualMachineExportBackupEndpoint, ...] | None, Schema(keys=("endpoint",))
-    ] = None
+    endpoints: Annotated[tuple[VirtualMachineExportBackupEndpoint, ...] | None, Schema(keys=("endpoint",))] = None
     name: str
 
 

@@ -56,9 +56,7 @@ class VirtualMachineInstanceMigrationStatus(Model, frozen=True, kw_only=True):
     conditions: tuple[VirtualMachineInstanceMigrationCondition, ...] | None = None
     migration_state: VirtualMachineInstanceMigrationState | None = None
     phase: str | None = None
-    phase_transition_timestamps: (
-        tuple[VirtualMachineInstanceMigrationPhaseTransitionTimestamp, ...] | None
-    ) = None
+    phase_transition_timestamps: tuple[VirtualMachineInstanceMigrationPhaseTransitionTimestamp, ...] | None = None
     synchronization_addresses: tuple[str, ...] | None = None
 
 

@@ -25,9 +25,7 @@ class VirtualMachinePoolNameGeneration(Model, frozen=True, kw_only=True):
 class VirtualMachinePoolOpportunisticScaleInStrategy(Model, frozen=True, kw_only=True):
     """Undocumented."""
 
-    state_preservation: Annotated[str | None, Schema(facts={"enum": ["Disabled", "Offline", "Online"]})] = (
-        None
-    )
+    state_preservation: Annotated[str | None, Schema(facts={"enum": ["Disabled", "Offline", "Online"]})] = None
 
 
 class VirtualMachinePoolSelectors(Model, frozen=True, kw_only=True):
@@ -42,8 +40,7 @@ class VirtualMachinePoolSelectionPolicy(Model, frozen=True, kw_only=True):
 
     selectors: VirtualMachinePoolSelectors | None = None
     sort_policy: Annotated[
-        str | None,
-        Schema(facts={"enum": ["AscendingOrder", "DescendingOrder", "Newest", "Oldest", "Random"]}),
+        str | None, Schema(facts={"enum": ["AscendingOrder", "DescendingOrder", "Newest", "Oldest", "Random"]})
     ] = None
 
 
@@ -51,9 +48,7 @@ class VirtualMachinePoolProactiveScaleInStrategy(Model, frozen=True, kw_only=Tru
     """Undocumented."""
 
     selection_policy: VirtualMachinePoolSelectionPolicy | None = None
-    state_preservation: Annotated[str | None, Schema(facts={"enum": ["Disabled", "Offline", "Online"]})] = (
-        None
-    )
+    state_preservation: Annotated[str | None, Schema(facts={"enum": ["Disabled", "Offline", "Online"]})] = None
 
 
 class VirtualMachinePoolUnmanagedStrategy(Model, frozen=True, kw_only=True):

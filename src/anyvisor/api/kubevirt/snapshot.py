@@ -75,7 +75,7 @@ class VirtualMachineSnapshot(Model, frozen=True, kw_only=True):
     status: Annotated[VirtualMachineSnapshotStatus | None, Schema(nullable=True)] = None
 
 
-class VirtualMachine(Model, frozen=True, kw_only=True):
+class CapturedVirtualMachine(Model, frozen=True, kw_only=True):
     """Undocumented."""
 
     metadata: Annotated[ObjectMeta | None, Schema(nullable=True, opaque=True)] = None
@@ -86,10 +86,10 @@ class VirtualMachine(Model, frozen=True, kw_only=True):
 class SourceSpec(Model, frozen=True, kw_only=True):
     """Undocumented."""
 
-    virtual_machine: VirtualMachine | None = None
+    virtual_machine: CapturedVirtualMachine | None = None
 
 
-class PersistentVolumeClaim(Model, frozen=True, kw_only=True):
+class CapturedPersistentVolumeClaim(Model, frozen=True, kw_only=True):
     """Undocumented."""
 
     metadata: Annotated[ObjectMeta | None, Schema(opaque=True)] = None
@@ -99,7 +99,7 @@ class PersistentVolumeClaim(Model, frozen=True, kw_only=True):
 class VolumeBackup(Model, frozen=True, kw_only=True):
     """Undocumented."""
 
-    persistent_volume_claim: PersistentVolumeClaim
+    persistent_volume_claim: CapturedPersistentVolumeClaim
     volume_name: str
     volume_snapshot_name: str | None = None
 

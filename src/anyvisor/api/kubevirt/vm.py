@@ -7,11 +7,7 @@ from msgspec import field
 from anyvisor.api.kubevirt.datavolume import DataVolumeTemplateSpec
 from anyvisor.api.kubevirt.devices import Disk
 from anyvisor.api.kubevirt.vmi import VirtualMachineInstanceTemplateSpec
-from anyvisor.api.kubevirt.vmi_status import (
-    ChangedBlockTrackingStatus,
-    HypervisorStatus,
-    StorageMigratedVolumeInfo,
-)
+from anyvisor.api.kubevirt.vmi_status import ChangedBlockTrackingStatus, HypervisorStatus, StorageMigratedVolumeInfo
 from anyvisor.api.kubevirt.volumes import HotplugVolumeSource
 from anyvisor.api.meta import Model, ObjectMeta
 from anyvisor.api.wire import Int32, Int64, Schema, Time

@@ -62,9 +62,7 @@ class VirtualMachineInstanceSpec(Model, frozen=True, kw_only=True):
     node_selector: dict[str, str] | None = None
     priority_class_name: str | None = None
     readiness_probe: Probe | None = None
-    resource_claims: Annotated[
-        tuple[VirtualMachineInstanceResourceClaim, ...] | None, Schema(keys=("name",))
-    ] = None
+    resource_claims: Annotated[tuple[VirtualMachineInstanceResourceClaim, ...] | None, Schema(keys=("name",))] = None
     scheduler_name: str | None = None
     service_account_name: str | None = None
     start_strategy: str | None = None
@@ -74,7 +72,5 @@ class VirtualMachineInstanceSpec(Model, frozen=True, kw_only=True):
     topology_spread_constraints: Annotated[
         tuple[TopologySpreadConstraint, ...] | None, Schema(keys=("topologyKey", "whenUnsatisfiable"))
     ] = None
-    utility_volumes: Annotated[
-        tuple[UtilityVolume, ...] | None, Schema(keys=("name",), facts={"maxItems": 256})
-    ] = None
+    utility_volumes: Annotated[tuple[UtilityVolume, ...] | None, Schema(keys=("name",), facts={"maxItems": 256})] = None
     volumes: Annotated[tuple[Volume, ...] | None, Schema(facts={"maxItems": 256})] = None

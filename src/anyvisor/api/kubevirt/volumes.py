@@ -4,11 +4,7 @@ from typing import Annotated
 
 from msgspec import field
 
-from anyvisor.api.core import (
-    DownwardAPIVolumeFile,
-    LocalObjectReference,
-    PodPersistentVolumeClaimVolumeSource,
-)
+from anyvisor.api.core import DownwardAPIVolumeFile, LocalObjectReference, PodPersistentVolumeClaimVolumeSource
 from anyvisor.api.meta import Model
 from anyvisor.api.wire import QuantityValue, Schema
 
@@ -56,7 +52,14 @@ class ContainerPathVolumeSource(Model, frozen=True, kw_only=True):
     """Undocumented."""
 
     path: Annotated[
-        str, Schema(rules=("self.startsWith('/')", "!self.contains('..')"), facts={"maxLength": 4096})
+        str,
+        Schema(
+            rules=(
+                "self.startsWith('/')",
+                "!self.contains('..')",
+            ),
+            facts={"maxLength": 4096},
+        ),
     ]
     read_only: Annotated[bool | None, Schema(rules=("self == true",), facts={"default": True})] = None
 
