@@ -212,8 +212,8 @@ class _ShimError(Exception):
         self.code = code
 
 
-def run(directory: str) -> None:
-    """Wait for one plan in `directory` and execute it; does not return, in a forked interpreter either."""
+def run(directory: str) -> int:
+    """Wait for one plan in `directory` and execute it; returns an exit code only when that failed."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGURG):
             signal.signal(number, _end)
@@ -222,13 +222,13 @@ def run(directory: str) -> None:
         connection, plan, received = _take(listener)
         os.unlink(SOCKET_NAME, dir_fd=where)
         listener.close()
-        _execute(connection, plan, received, where)
+        return _execute(connection, plan, received, where)
     except _ShimError as ended:
         _say(str(ended))
-        os._exit(ended.code)
+        return ended.code
     except OSError as error:
         _say(f"{directory}: {error}")
-        os._exit(EXIT_DIRECTORY)
+        return EXIT_DIRECTORY
 
 
 def _end(number: int, frame: object) -> None:
@@ -300,7 +300,7 @@ def _answer(connection: socket.socket, kind: bytes, message: str) -> None:
         connection.send(kind + b"\0" + os.fsencode(message))
 
 
-def _execute(connection: socket.socket, plan: Plan, received: list[int], where: int) -> None:
+def _execute(connection: socket.socket, plan: Plan, received: list[int], where: int) -> int:
     try:
         connection = _place(connection, plan, received, where)
     except OSError as error:
@@ -320,7 +320,8 @@ def _execute(connection: socket.socket, plan: Plan, received: list[int], where: 
         message = f"cannot execute {plan.argv[0]}: {error.strerror}"
         _answer(connection, FAILED, message)
         code = EXIT_NOT_FOUND if error.errno == errno.ENOENT else EXIT_NOT_EXECUTABLE
-        raise _ShimError(code, message) from error
+        _say(message)
+        return code
 
 
 def _place(connection: socket.socket, plan: Plan, received: list[int], where: int) -> socket.socket:
@@ -493,12 +494,12 @@ def _say(message: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one verb; returns the exit code of `stop`, and does not return from `run`."""
+    """Run one verb; returns its exit code, from `run` only when it failed."""
     if len(arguments) != 2 or arguments[0] not in {"run", "stop"}:
         _say("usage: shim.py run DIR | shim.py stop DIR")
         return EXIT_USAGE
     if arguments[0] == "run":
-        run(arguments[1])
+        return run(arguments[1])
     try:
         return stop(arguments[1])
     except _ShimError as ended:
