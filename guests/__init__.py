@@ -1,0 +1,1 @@
+"""Guests written for tests and demonstrations, and how they are built from source and Debian packages."""

@@ -1,0 +1,213 @@
+"""Builds the test and demonstration guests into `.cache/guests/`: `python -m guests.build`.
+
+* `tiny.elf`: the tiny guest (guests/tiny), from source by gcc and binutils.
+* `disk.raw`: the disk that boots (guests/bootsector), from source by binutils.
+* `linux.kernel`, `linux.initrd`: Debian's cloud kernel and a busybox initramfs (guests/linux). What is not
+  installed is downloaded as a Debian package and unpacked below `.cache/guests/`; nothing is installed.
+* `tiny.oci.tar`, `disk.oci.tar`, `linux.oci.tar`: the same as OCI archives for `anyvisor image import`.
+
+Each result is written whole or not at all, and only when a source is newer.
+"""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from guests import archive, initramfs
+
+HERE = Path(__file__).resolve().parent
+OUT = HERE.parent / ".cache" / "guests"
+DISK_BYTES = 1 << 20
+SECTOR = 512
+DISK_LABEL = "first boot"
+PT_INTERP = 3
+CFLAGS = (
+    *("-m32", "-O2", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-pic", "-fno-stack-protector"),
+    *("-fno-asynchronous-unwind-tables", "-mno-sse", "-mno-mmx"),
+)
+
+
+class CannotBuildError(Exception):
+    """A guest cannot be built here; the message says what is missing and how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinuxGuest:
+    """Files for a direct kernel boot. Its console is ttyS0."""
+
+    kernel: Path
+    initrd: Path
+    command_line: str = "console=ttyS0 quiet panic=-1"
+
+
+def tiny(out: Path = OUT) -> Path:
+    """The tiny guest's PVH kernel."""
+    source = HERE / "tiny"
+    return _once(out / "tiny.elf", sorted(source.iterdir()), lambda target: _build_tiny(source, target))
+
+
+def disk(out: Path = OUT) -> Path:
+    """A raw disk image of 1 MiB that boots by BIOS; copy it before a guest writes to it."""
+    source = HERE / "bootsector" / "boot.S"
+    return _once(out / "disk.raw", [source], lambda target: _build_disk(source, target))
+
+
+def linux(out: Path = OUT) -> LinuxGuest:
+    """The Linux guest's kernel and initramfs."""
+    root = _kernel_root(out)
+    image = max((root / "boot").glob("vmlinuz-*-cloud-amd64"))
+    version = image.name.removeprefix("vmlinuz-")
+    modules = root / "lib/modules" / version
+    busybox = _busybox(out)
+    scripts = HERE / "linux"
+    kernel = _once(out / "linux.kernel", [image], lambda target: target.write_bytes(image.read_bytes()))
+    sources = [busybox, modules / "modules.dep", HERE / "initramfs.py", *scripts.iterdir()]
+    initrd = _once(
+        out / "linux.initrd",
+        sources,
+        lambda target: target.write_bytes(initramfs.build(busybox, modules, scripts)),
+    )
+    return LinuxGuest(kernel, initrd)
+
+
+def tiny_archive(out: Path = OUT) -> Path:
+    """The tiny guest as an OCI archive with /boot/vmlinuz."""
+    return _archive(out / "tiny.oci.tar", {"boot/vmlinuz": tiny(out)}, "tiny")
+
+
+def disk_archive(out: Path = OUT) -> Path:
+    """The disk that boots as an OCI archive with /disk/disk.raw."""
+    return _archive(out / "disk.oci.tar", {"disk/disk.raw": disk(out)}, "disk")
+
+
+def linux_archive(out: Path = OUT) -> Path:
+    """The Linux guest as an OCI archive with /boot/vmlinuz and /boot/initrd.img."""
+    guest = linux(out)
+    files = {"boot/vmlinuz": guest.kernel, "boot/initrd.img": guest.initrd}
+    return _archive(out / "linux.oci.tar", files, "linux")
+
+
+def _archive(target: Path, files: dict[str, Path], name: str) -> Path:
+    sources = [*files.values(), HERE / "archive.py"]
+    return _once(target, sources, lambda path: archive.write(path, files, name=name))
+
+
+def _build_tiny(source: Path, target: Path) -> None:
+    head, main = target.with_suffix(".head.o"), target.with_suffix(".main.o")
+    _run("gcc", "-m32", "-c", source / "head.S", "-o", head)
+    _run("gcc", *CFLAGS, "-c", source / "main.c", "-o", main)
+    link = ("-m", "elf_i386", "--build-id=none", "-z", "noexecstack", "-z", "max-page-size=4096")
+    _run("ld", *link, "--no-warn-rwx-segments", "-T", source / "tiny.ld", head, main, "-o", target)
+    head.unlink()
+    main.unlink()
+
+
+def _build_disk(source: Path, target: Path) -> None:
+    code = target.with_suffix(".o")
+    _run("as", "--32", source, "-o", code)
+    _run("ld", "-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary", "-e", "boot", code, "-o", target)
+    code.unlink()
+    sector = target.read_bytes()
+    if len(sector) != SECTOR:
+        raise CannotBuildError(f"the boot sector has {len(sector)} bytes, and must have {SECTOR}")
+    target.write_bytes((sector + DISK_LABEL.encode()).ljust(DISK_BYTES, b"\0"))
+
+
+def _once(target: Path, sources: Sequence[Path], build: Callable[[Path], object]) -> Path:
+    """Build `target` unless it is newer than all its sources; safe beside another builder."""
+    if target.exists() and all(source.stat().st_mtime <= target.stat().st_mtime for source in sources):
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{os.getpid()}.{target.name}")
+    try:
+        build(unfinished)
+        unfinished.chmod(0o644)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return target
+
+
+def _run(*command: str | Path, cwd: Path | None = None) -> str:
+    words = [str(part) for part in command]
+    path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+    if shutil.which(words[0], path=path) is None:
+        raise CannotBuildError(f"{words[0]} is not installed (Debian: apt-get install gcc binutils kmod)")
+    environment = {**os.environ, "PATH": path, "LC_ALL": "C"}
+    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+    if done.returncode:
+        raise CannotBuildError(f"{words[0]} failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def _kernel_root(out: Path) -> Path:
+    """The root below which Debian's cloud kernel lies: this machine's, or an unpacked package."""
+    unpacked = out / "debian" / "kernel"
+    for root in (Path("/"), unpacked):
+        if any((root / "boot").glob("vmlinuz-*-cloud-amd64")):
+            return root
+    package = _kernel_package()
+    _unpack(package, unpacked)
+    if not (unpacked / "lib").exists():
+        (unpacked / "lib").symlink_to("usr/lib")
+    _run("depmod", "-b", unpacked, package.removeprefix("linux-image-"))
+    return unpacked
+
+
+def _kernel_package() -> str:
+    """The package that the metapackage linux-image-cloud-amd64 stands for."""
+    for word in _run("apt-cache", "depends", "linux-image-cloud-amd64").split():
+        if re.fullmatch(r"linux-image-[0-9][^ ]*-cloud-amd64", word):
+            return word
+    raise CannotBuildError(
+        "Debian's cloud kernel is not known here: run apt-get update, or install linux-image-cloud-amd64"
+    )
+
+
+def _busybox(out: Path) -> Path:
+    unpacked = out / "debian" / "busybox"
+    candidates = [root / name for root in (Path("/"), unpacked) for name in ("bin/busybox", "usr/bin/busybox")]
+    found = next((path for path in candidates if _is_static(path)), None)
+    if found is None:
+        _unpack("busybox-static", unpacked)
+        found = next(path for path in candidates if _is_static(path))
+    return found
+
+
+def _is_static(path: Path) -> bool:
+    """Whether an ELF64 program names no loader (no PT_INTERP in its program headers)."""
+    if not path.is_file():
+        return False
+    data = path.read_bytes()
+    offset, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
+    return all(struct.unpack_from("<I", data, offset + i * size)[0] != PT_INTERP for i in range(count))
+
+
+def _unpack(package: str, target: Path) -> None:
+    """Download a Debian package and unpack it below `target`, without installing it."""
+    target.mkdir(parents=True, exist_ok=True)
+    _run("apt-get", "-q", "download", package, cwd=target)
+    for file in target.glob("*.deb"):
+        _run("dpkg-deb", "-x", file, target)
+        file.unlink()
+
+
+def main() -> int:
+    """Build everything and print where it is."""
+    try:
+        for build in (tiny_archive, disk_archive, linux_archive):
+            print(build())
+    except CannotBuildError as error:
+        print(f"guests: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""The guests for tests; a test is skipped, with the reason, where one cannot be built."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from guests import build
+
+T = TypeVar("T")
+
+
+def tiny_kernel() -> Path:
+    """The tiny guest (PVH kernel): counts on COM1, answers lines, obeys the power button."""
+    return _or_skip(build.tiny)
+
+
+def boot_disk() -> Path:
+    """The raw disk that boots by BIOS, counts on COM1, ignores the power button (copy it to write)."""
+    return _or_skip(build.disk)
+
+
+def linux_guest() -> build.LinuxGuest:
+    """Debian's cloud kernel with a busybox initramfs."""
+    return _or_skip(build.linux)
+
+
+def tiny_archive() -> Path:
+    """The tiny guest as an OCI archive."""
+    return _or_skip(build.tiny_archive)
+
+
+def disk_archive() -> Path:
+    """The disk that boots as an OCI archive."""
+    return _or_skip(build.disk_archive)
+
+
+def linux_archive() -> Path:
+    """The Linux guest as an OCI archive."""
+    return _or_skip(build.linux_archive)
+
+
+def _or_skip(make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except build.CannotBuildError as error:
+        pytest.skip(f"guest not built: {error}")
