@@ -1,0 +1,1 @@
+"""What a guest's disks are made of: image files, overlays, empty disks, cloud-init media."""

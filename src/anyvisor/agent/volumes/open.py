@@ -1,0 +1,221 @@
+"""From a VMI's volumes to descriptors and the chains of layers that a driver is told of."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyvisor.agent.volumes import cloudinit, qcow2
+from anyvisor.agent.volumes.source import ImageSource
+from anyvisor.api.quantity import QuantityError, parse_quantity
+from anyvisor.hri.v1.machine_spec_pb2 import Kernel, VolumeHandle
+
+_SECTOR = 512
+_FORMATS = {
+    "raw": VolumeHandle.Layer.FORMAT_RAW,
+    "qcow2": VolumeHandle.Layer.FORMAT_QCOW2,
+}
+
+
+class VolumeError(Exception):
+    """A volume cannot be given to the guest.
+
+    `field` is the path in the VMI's spec; `reason` a CamelCase word for conditions and events; `retry` tells whether
+    waiting may help.
+    """
+
+    def __init__(self, field: str, reason: str, message: str, *, retry: bool) -> None:
+        super().__init__(message)
+        self.field, self.reason, self.retry = field, reason, retry
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeContext:
+    """What opening volumes needs besides the VMI.
+
+    `directory` is a descriptor of the machine's own private directory, where overlays and empty disks are kept.
+    """
+
+    images: ImageSource
+    directory: int
+
+
+@dataclass(slots=True)
+class VolumeSet:
+    """Opened volumes. The descriptors are the set's until `close` or until the caller takes them."""
+
+    handles: dict[str, VolumeHandle] = field(default_factory=dict[str, VolumeHandle])
+    kernel: Kernel | None = None
+    descriptors: dict[str, int] = field(default_factory=dict[str, int])
+
+    def close(self) -> None:
+        """Close every descriptor that was not taken."""
+        while self.descriptors:
+            os.close(self.descriptors.popitem()[1])
+
+
+async def open_volumes(vmi: dict[str, Any], context: VolumeContext) -> VolumeSet:
+    """Open what the VMI's `spec.volumes` and `kernelBoot` name. Disk work runs in a thread.
+
+    Raises:
+        VolumeError: with the field, the cause and the next step; nothing stays open.
+    """
+    return await asyncio.to_thread(_open_all, vmi, context)
+
+
+def _open_all(vmi: dict[str, Any], context: VolumeContext) -> VolumeSet:
+    volumes = VolumeSet()
+    spec: dict[str, Any] = vmi["spec"]
+    try:
+        for index, volume in enumerate(spec.get("volumes") or []):
+            _open_volume(vmi, volume, f"spec.volumes[{index}]", context, volumes)
+        firmware: dict[str, Any] = spec["domain"].get("firmware") or {}
+        boot: dict[str, Any] | None = firmware.get("kernelBoot")
+        if boot:
+            volumes.kernel = _open_kernel(boot, context, volumes)
+    except BaseException:
+        volumes.close()
+        raise
+    return volumes
+
+
+_Opener = Callable[[dict[str, Any], dict[str, Any], str, str, VolumeContext, VolumeSet], VolumeHandle]
+
+
+def _open_volume(
+    vmi: dict[str, Any], volume: dict[str, Any], at: str, context: VolumeContext, volumes: VolumeSet
+) -> None:
+    name = str(volume["name"])
+    for kind, opener in _OPENERS.items():
+        if kind in volume:
+            where = f"{at}.{kind}"
+            with _reported(where):
+                volumes.handles[name] = opener(vmi, volume[kind] or {}, name, where, context, volumes)
+            return
+    raise VolumeError(at, "VolumeNotSupported", f"volume {name} has a source that is not served yet", retry=False)
+
+
+@contextlib.contextmanager
+def _reported(where: str) -> Generator[None]:
+    try:
+        yield
+    except qcow2.ImageError as error:
+        raise VolumeError(where, "ImageNotUsable", str(error), retry=True) from error
+    except cloudinit.CloudInitError as error:
+        raise VolumeError(f"{where}.{error.field}", "CloudInitNotUsable", str(error), retry=False) from error
+    except OSError as error:
+        raise VolumeError(
+            where, "VolumeNotReady", f"{error.strerror or error}; free space or repair the disk", retry=True
+        ) from error
+
+
+def _keep(volumes: VolumeSet, handle: str, descriptor: int) -> str:
+    volumes.descriptors[handle] = descriptor
+    return handle
+
+
+def _own_file(context: VolumeContext, name: str, content: bytes, size: int) -> int:
+    """Open the machine's own file `name` for writing; at first, make it with `content`, `size` bytes long.
+
+    A new file appears under its name only when it is whole, so a crash never leaves half of it.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(name, flags, dir_fd=context.directory)
+    except FileNotFoundError:
+        pass
+    fresh = f".{name}.new"
+    descriptor = os.open(fresh, flags | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=context.directory)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.ftruncate(descriptor, max(size, len(content)))
+        os.fsync(descriptor)
+        os.rename(fresh, name, src_dir_fd=context.directory, dst_dir_fd=context.directory)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _container_disk(
+    _vmi: dict[str, Any],
+    source: dict[str, Any],
+    name: str,
+    _at: str,
+    context: VolumeContext,
+    volumes: VolumeSet,
+) -> VolumeHandle:
+    """The image's disk, never written to, below an overlay that lives as long as the VMI."""
+    disk = context.images.open_disk(str(source["image"]), str(source.get("path") or ""))
+    base = _keep(volumes, f"volume/{name}/base", disk.descriptor)
+    overlay = _own_file(context, f"{name}.overlay", qcow2.empty(disk.virtual_bytes), 0)
+    top = _keep(volumes, f"volume/{name}/overlay", overlay)
+    return VolumeHandle(
+        layers=[
+            VolumeHandle.Layer(handle=top, format=VolumeHandle.Layer.FORMAT_QCOW2),
+            VolumeHandle.Layer(handle=base, format=_FORMATS[disk.format], read_only=True),
+        ],
+        size_bytes=disk.virtual_bytes,
+    )
+
+
+def _empty_disk(
+    _vmi: dict[str, Any],
+    source: dict[str, Any],
+    name: str,
+    at: str,
+    context: VolumeContext,
+    volumes: VolumeSet,
+) -> VolumeHandle:
+    try:
+        capacity = parse_quantity(source["capacity"]).value
+    except (QuantityError, KeyError) as error:
+        raise VolumeError(f"{at}.capacity", "VolumeNotReady", f"is no size: {error}", retry=False) from error
+    size = -(-capacity // _SECTOR) * _SECTOR
+    handle = _keep(volumes, f"volume/{name}", _own_file(context, f"{name}.empty", b"", size))
+    layer = VolumeHandle.Layer(handle=handle, format=VolumeHandle.Layer.FORMAT_RAW)
+    return VolumeHandle(layers=[layer], size_bytes=size)
+
+
+def _no_cloud(
+    vmi: dict[str, Any],
+    source: dict[str, Any],
+    name: str,
+    _at: str,
+    context: VolumeContext,
+    volumes: VolumeSet,
+) -> VolumeHandle:
+    metadata = vmi["metadata"]
+    # The same VM keeps its instance id over restarts, so that cloud-init runs once per VM and not once per start.
+    owners: list[dict[str, Any]] = metadata.get("ownerReferences") or []
+    owner = next((str(o["uid"]) for o in owners if o.get("controller")), str(metadata["uid"]))
+    hostname = str(vmi["spec"].get("hostname") or metadata["name"]).split(".")[0]
+    content = cloudinit.iso(cloudinit.from_source(source, owner, hostname))
+    size = -(-len(content) // _SECTOR) * _SECTOR
+    handle = _keep(volumes, f"volume/{name}", _own_file(context, f"{name}.iso", content, size))
+    layer = VolumeHandle.Layer(handle=handle, format=VolumeHandle.Layer.FORMAT_RAW, read_only=False)
+    return VolumeHandle(layers=[layer], size_bytes=size)
+
+
+_OPENERS: dict[str, _Opener] = {
+    "containerDisk": _container_disk,
+    "emptyDisk": _empty_disk,
+    "cloudInitNoCloud": _no_cloud,
+}
+
+
+def _open_kernel(boot: dict[str, Any], context: VolumeContext, volumes: VolumeSet) -> Kernel:
+    container: dict[str, Any] = boot.get("container") or {}
+    kernel = Kernel(command_line=str(boot.get("kernelArgs") or ""))
+    at = "spec.domain.firmware.kernelBoot.container"
+    image = str(container.get("image") or "")
+    with _reported(at):
+        if path := container.get("kernelPath"):
+            kernel.kernel_handle = _keep(volumes, "boot/kernel", context.images.open_file(image, str(path)))
+        if path := container.get("initrdPath"):
+            kernel.initrd_handle = _keep(volumes, "boot/initrd", context.images.open_file(image, str(path)))
+    return kernel

@@ -1,0 +1,109 @@
+"""`anyvisor`: finds the command's module, and turns errors into one sentence and an exit code.
+
+Modules are imported only for the command that was asked for, so that short commands stay short.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+COMMANDS = {
+    "up": "start the control plane of this machine",
+    "down": "stop the control plane; VMs go on unless --stop-vms",
+    "status": "show the instance's processes, nodes and VMs",
+    "doctor": "check what this machine can run, with the fix for what is missing",
+    "run": "create and start a VM from an image",
+    "start": "start a VM",
+    "stop": "shut a VM down",
+    "restart": "shut a VM down and start it anew",
+    "console": "attach to a VM's serial console (Ctrl+] leaves)",
+    "why": "say in one sentence why a VM does not run",
+    "image": "import, list and remove images",
+    "kubectl": "run kubectl against this instance",
+    "validate": "check manifests without a server",
+    "conform": "test a hypervisor driver against the specification",
+    "version": "print the version",
+}
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """What a user is told when a command cannot be done: the cause and the next step."""
+
+
+def usage() -> str:
+    """The help text."""
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    return (
+        "anyvisor: the Kubernetes virtualization API on any hypervisor\n\n"
+        "usage: anyvisor [--data-dir D] COMMAND ...\n\n"
+        f"commands:\n{rows}\n\n"
+        "options:\n"
+        "  --data-dir D   the instance's directory (default: $ANYVISOR_DATA_DIR, else /var/lib/anyvisor\n"
+        "                 as root, else ~/.local/share/anyvisor)\n"
+        "  -h, --help     this text; `anyvisor COMMAND --help` tells of one command\n\n"
+        "first steps:\n"
+        "  anyvisor doctor\n"
+        "  anyvisor up --detach\n"
+        "  anyvisor image import disk.qcow2 --name demo\n"
+        "  anyvisor run demo && anyvisor console demo\n"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    data_dir: str | None = None
+    while words and words[0].startswith("-"):
+        option, _, value = words.pop(0).partition("=")
+        if option in ("-h", "--help"):
+            print(usage(), end="")
+            return 0
+        if option == "--version":
+            words = ["version"]
+            break
+        if option != "--data-dir" or not (value or words):
+            print(f"anyvisor: unknown or incomplete option {option}; see `anyvisor --help`", file=sys.stderr)
+            return EXIT_USAGE
+        data_dir = value or words.pop(0)
+    if not words:
+        print(usage(), end="", file=sys.stderr)
+        return EXIT_USAGE
+    if data_dir is not None:
+        os.environ["ANYVISOR_DATA_DIR"] = str(Path(data_dir).absolute())
+    return _run(words[0], words[1:])
+
+
+def _run(command: str, words: list[str]) -> int:
+    if command not in COMMANDS:
+        print(f"anyvisor: unknown command {command!r}; see `anyvisor --help`", file=sys.stderr)
+        return EXIT_USAGE
+    module = importlib.import_module(f"anyvisor.cli.{command}")
+    if hasattr(module, "run_words"):  # the command parses its words itself (kubectl)
+        call = module.run_words, words
+    else:
+        import argparse
+
+        parser = argparse.ArgumentParser(prog=f"anyvisor {command}", description=COMMANDS[command].capitalize() + ".")
+        module.configure(parser)
+        call = module.run, parser.parse_args(words)
+    try:
+        return call[0](call[1])
+    except CommandError as error:
+        print(f"anyvisor {command}: {error}", file=sys.stderr)
+        return EXIT_FAILURE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

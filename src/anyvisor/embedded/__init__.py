@@ -1,0 +1,1 @@
+"""Embedded mode: the control plane of one machine, without a cluster."""

@@ -1,0 +1,216 @@
+"""One embedded instance: where its state lives, and who its processes run as.
+
+Durable state is below the data directory. Sockets live in a short runtime directory of their own, because a unix
+socket's path holds at most 107 bytes and data directories are often longer.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+DATA_DIR_VARIABLE = "ANYVISOR_DATA_DIR"
+# The range that systemd's "Users, Groups, UIDs and GIDs" leaves to container managers.
+_UID_RANGE_START = 1_000_000_000
+_UIDS_PER_INSTANCE = 65_536
+_CONTROL, _DRIVER, _FIRST_VM = 1, 2, 1_024
+
+
+class InstanceError(Exception):
+    """The instance cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """User ids of the instance's processes; all are the caller's own when not root."""
+
+    control: int
+    driver: int
+    first_vm: int
+    vm_count: int
+    separate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Paths and identity of one instance."""
+
+    data_dir: Path
+    run_dir: Path
+    id: str
+    api_port: int
+
+    @property
+    def kubeconfig(self) -> Path:
+        """What kubectl uses to reach this instance."""
+        return self.data_dir / "kubeconfig"
+
+    @property
+    def pki_dir(self) -> Path:
+        """Certificates and keys."""
+        return self.data_dir / "pki"
+
+    @property
+    def control_dir(self) -> Path:
+        """The API server's store; owned by the control user."""
+        return self.data_dir / "control"
+
+    @property
+    def image_dir(self) -> Path:
+        """The image store."""
+        return self.data_dir / "images"
+
+    @property
+    def log_dir(self) -> Path:
+        """One log file a process."""
+        return self.data_dir / "logs"
+
+    @property
+    def zygote_socket(self) -> Path:
+        """Where the zygote takes requests."""
+        return self.run_dir / "zygote.sock"
+
+    def node_dir(self, node: str) -> Path:
+        """Durable records of one node."""
+        return self.data_dir / "nodes" / node
+
+    def node_run_dir(self, node: str) -> Path:
+        """Sockets of one node's agent and drivers."""
+        return self.run_dir / "nodes" / node
+
+    @property
+    def users(self) -> Users:
+        """Who the processes run as: users of the instance's own when we are root."""
+        own = os.geteuid()
+        if own != 0:
+            return Users(own, own, own, 1, separate=False)
+        slot = int(self.id, 16) % 8192
+        base = _UID_RANGE_START + slot * _UIDS_PER_INSTANCE
+        return Users(base + _CONTROL, base + _DRIVER, base + _FIRST_VM, _UIDS_PER_INSTANCE - _FIRST_VM, separate=True)
+
+    def log(self, name: str) -> Path:
+        """The log file of the process `name`."""
+        return self.log_dir / f"{name}.log"
+
+
+def default_data_dir() -> Path:
+    """The data directory that is used when none is named."""
+    if named := os.environ.get(DATA_DIR_VARIABLE):
+        return Path(named)
+    if os.geteuid() == 0:
+        return Path("/var/lib/anyvisor")
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "anyvisor"
+
+
+def _runtime_base() -> Path:
+    if os.geteuid() == 0:
+        return Path("/run/anyvisor")
+    if base := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(base) / "anyvisor"
+    return Path(tempfile.gettempdir()) / f"anyvisor-{os.geteuid()}"
+
+
+def open_instance(data_dir: Path) -> Instance:
+    """Read the instance of `data_dir`.
+
+    Raises:
+        InstanceError: there is none yet, or its description is damaged.
+    """
+    file = data_dir / "instance.json"
+    try:
+        described = json.loads(file.read_bytes())
+        instance_id, port = str(described["id"]), int(described["apiPort"])
+        int(instance_id, 16)
+    except FileNotFoundError as error:
+        raise InstanceError(f"no instance in {data_dir}: start one with `anyvisor --data-dir {data_dir} up`") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InstanceError(f"{file} is damaged ({error}): restore it, or remove {data_dir} to start anew") from error
+    return Instance(data_dir, _runtime_base() / instance_id, instance_id, port)
+
+
+def create_instance(data_dir: Path) -> Instance:
+    """Read the instance of `data_dir`, or make one there; idempotent."""
+    data_dir = data_dir.absolute()
+    try:
+        data_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+        if not (data_dir / "instance.json").exists():
+            described = {"id": secrets.token_hex(4), "apiPort": 0}
+            write_file(data_dir / "instance.json", json.dumps(described).encode(), 0o644)
+        instance = open_instance(data_dir)
+        _make_directories(instance)
+    except OSError as error:
+        raise InstanceError(
+            f"cannot use {data_dir}: {error.strerror} ({error.filename}); choose another --data-dir"
+        ) from error
+    return instance
+
+
+def record_port(instance: Instance, port: int) -> Instance:
+    """Remember the API server's port, so that a kubeconfig stays valid over restarts."""
+    described = {"id": instance.id, "apiPort": port}
+    write_file(instance.data_dir / "instance.json", json.dumps(described).encode(), 0o644)
+    return Instance(instance.data_dir, instance.run_dir, instance.id, port)
+
+
+def _make_directories(instance: Instance) -> None:
+    users = instance.users
+    for path, mode in (
+        (instance.pki_dir, 0o700),
+        (instance.control_dir, 0o700),
+        (instance.image_dir, 0o711),
+        (instance.log_dir, 0o700),
+        (instance.data_dir / "nodes", 0o711),
+        (instance.run_dir, 0o711),
+        (instance.run_dir / "nodes", 0o711),
+    ):
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+        if path.stat().st_uid != os.geteuid() and path != instance.control_dir:
+            raise InstanceError(f"{path} belongs to another user; choose another --data-dir")
+    if users.separate:
+        os.chown(instance.control_dir, users.control, users.control)
+
+
+def write_file(path: Path, content: bytes, mode: int) -> None:
+    """Replace `path` whole or not at all, durably."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def lock_instance(instance: Instance) -> int:
+    """Hold the instance for one zygote; returns the descriptor that keeps the lock.
+
+    Raises:
+        InstanceError: it runs already.
+    """
+    handle = os.open(instance.run_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise InstanceError(f"the instance in {instance.data_dir} is running already") from error
+    return handle
+
+
+def short_name(instance: Instance, *parts: str) -> str:
+    """A host-wide unique name of at most 15 bytes (the kernel's limit for interfaces)."""
+    digest = hashlib.sha256("/".join((instance.id, *parts)).encode()).hexdigest()
+    return f"av{digest[:12]}"

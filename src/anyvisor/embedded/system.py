@@ -1,0 +1,65 @@
+"""Linux calls that Python 3.11 lacks. Imported before the zygote forks, so that a child loads nothing."""
+
+import ctypes
+import os
+import signal
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+CLONE_NEWNS = 0x0002_0000
+CLONE_NEWNET = 0x4000_0000
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_NO_NEW_PRIVS = 38
+_MS_BIND = 0x1000
+_MS_PRIVATE = 1 << 18
+_MS_REC = 0x4000
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def setns(descriptor: int, kind: int) -> None:
+    """Move the calling thread into a namespace (setns(2))."""
+    _check(_libc.setns(descriptor, kind), "setns")
+
+
+def unshare(flags: int) -> None:
+    """Leave shared namespaces (unshare(2))."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def bind_privately(source: str, target: str) -> None:
+    """Show the directory `source` at `target`, to this process and its children alone."""
+    unshare(CLONE_NEWNS)
+    _check(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "make mounts private")
+    _check(_libc.mount(source.encode(), target.encode(), None, ctypes.c_ulong(_MS_BIND), None), "bind mount")
+
+
+def set_name(name: str) -> None:
+    """Set the name that `ps` and `top` show (15 bytes)."""
+    _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def end_with_parent(parent: int) -> None:
+    """Be killed when the parent ends: a component never outlives its supervisor."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def forbid_new_privileges() -> None:
+    """No set-uid program can raise this process's rights any more."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
+
+
+def become(uid: int, gid: int) -> None:
+    """Drop to an unprivileged user for good; a no-op when it is already ours."""
+    if os.geteuid() == uid:
+        return
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)

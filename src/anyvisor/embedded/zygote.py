@@ -1,0 +1,377 @@
+"""The zygote: imports what the components share, forks them, keeps them alive, and forks launchers.
+
+It is single-threaded and runs no event loop, so that a fork is safe at any moment. Components end with it
+(PR_SET_PDEATHSIG) and are adopted anew by the next one; launchers, and so guests, never do.
+
+Requests come as JSON over a SOCK_SEQPACKET socket from processes of the same user; descriptors beside them.
+"""
+
+import errno
+import fcntl
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from anyvisor.embedded import system
+from anyvisor.launcher import shim
+
+_MAX_MESSAGE = 64 * 1024
+_MAX_DESCRIPTORS = 4
+_STABLE_SECONDS = 10.0
+_MAX_BACKOFF_SECONDS = 10.0
+_STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A process of ours that the zygote keeps alive. `run` returns only when it is told to end."""
+
+    name: str
+    run: Callable[[], None]
+    log: Path
+
+
+@dataclass(slots=True)
+class _Child:
+    component: Component
+    pid: int = 0
+    since: float = 0.0
+    restarts: int = 0
+    failures: int = 0
+    due: float = 0.0
+
+
+@dataclass(slots=True)
+class _Server:
+    children: list[_Child]
+    listener: socket.socket
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    stopping: bool = False
+
+
+def serve(components: Sequence[Component], socket_path: Path, ready: Callable[[], None]) -> None:
+    """Fork `components`, answer requests at `socket_path`, and return when told to stop."""
+    listener = _listen(socket_path)
+    server = _Server([_Child(component) for component in components], listener)
+    wakeup, signalled = socket.socketpair()
+    for end in (wakeup, signalled):
+        end.setblocking(False)
+    signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _noted)
+    gc.collect()
+    gc.freeze()
+    server.selector.register(listener, selectors.EVENT_READ)
+    server.selector.register(wakeup, selectors.EVENT_READ)
+    for child in server.children:
+        _fork_component(server, child)
+    ready()
+    try:
+        while not server.stopping:
+            _turn(server, wakeup)
+    finally:
+        _stop_components(server)
+        socket_path.unlink(missing_ok=True)
+        listener.close()
+
+
+def _noted(_number: int, _frame: object) -> None:
+    """The wake-up descriptor carries the signal's number; nothing is done here."""
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    old = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(old)
+    listener.listen(16)
+    return listener
+
+
+def _turn(server: _Server, wakeup: socket.socket) -> None:
+    due = [child.due for child in server.children if child.pid == 0]
+    timeout = max(0.0, min(due) - time.monotonic()) if due else None
+    for key, _ in server.selector.select(timeout):
+        if key.fileobj is wakeup:
+            numbers = wakeup.recv(4096)
+            if any(number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) for number in numbers):
+                server.stopping = True
+        elif key.fileobj is server.listener:
+            _answer(server)
+    _reap(server)
+    now = time.monotonic()
+    for child in server.children:
+        if child.pid == 0 and child.due <= now and not server.stopping:
+            child.restarts += 1
+            _fork_component(server, child)
+
+
+def _reap(server: _Server) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        for child in server.children:
+            if child.pid == pid:
+                _ended(child, os.waitstatus_to_exitcode(status))
+
+
+def _ended(child: _Child, code: int) -> None:
+    now = time.monotonic()
+    child.failures = 0 if now - child.since > _STABLE_SECONDS else child.failures + 1
+    delay = 0.0 if child.failures < 2 else min(_MAX_BACKOFF_SECONDS, 0.1 * 2.0**child.failures)
+    child.pid, child.due = 0, now + delay
+    with child.component.log.open("a") as log:
+        log.write(f"zygote: {child.component.name} ended ({_exit_words(code)}); started again in {delay:.1f} s\n")
+
+
+def _exit_words(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _fork_component(server: _Server, child: _Child) -> None:
+    parent = os.getpid()
+    pid = os.fork()
+    if pid != 0:
+        child.pid, child.since = pid, time.monotonic()
+        return
+    code = 1
+    try:
+        system.end_with_parent(parent)
+        _leave_zygote(server)
+        _redirect(os.open(child.component.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        system.set_name(f"av-{child.component.name}")
+        child.component.run()
+        code = 0
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:  # noqa: BLE001 - the root of a process: everything is logged, nothing escapes the fork
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _leave_zygote(server: _Server) -> None:
+    """Undo in a child what belongs to the zygote alone."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    server.selector.close()
+    server.listener.close()
+
+
+def _redirect(log: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    for handle in (null, log):
+        if handle > 2:
+            os.close(handle)
+
+
+def _stop_components(server: _Server) -> None:
+    running = [child.pid for child in server.children if child.pid]
+    for pid in running:
+        os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + _STOP_SECONDS
+    for pid in running:
+        descriptor = os.pidfd_open(pid)
+        try:
+            with selectors.DefaultSelector() as waiter:
+                waiter.register(descriptor, selectors.EVENT_READ)
+                if not waiter.select(max(0.0, end - time.monotonic())):
+                    os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        finally:
+            os.close(descriptor)
+
+
+# Requests
+
+
+def _answer(server: _Server) -> None:
+    connection, _ = server.listener.accept()
+    received: list[int] = []
+    with connection:
+        try:
+            connection.settimeout(1.0)
+            if not _is_ours(connection):
+                return
+            message, received, flags, _ = socket.recv_fds(connection, _MAX_MESSAGE, _MAX_DESCRIPTORS)
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                raise ValueError("the request is too large")
+            reply, descriptors = _handle(server, json.loads(message), received)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reply, descriptors = {"error": str(error) or type(error).__name__}, []
+        try:
+            socket.send_fds(connection, [json.dumps(reply).encode()], descriptors)
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.EAGAIN):
+                raise
+        finally:
+            for descriptor in (*received, *descriptors):
+                os.close(descriptor)
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", credentials)[1] in (0, os.geteuid())
+
+
+def _handle(server: _Server, request: dict[str, Any], descriptors: list[int]) -> tuple[dict[str, Any], list[int]]:
+    match request["op"]:
+        case "launch":
+            pid = _fork_launcher(server, request, descriptors)
+            return {"pid": pid}, [os.pidfd_open(pid)]
+        case "status":
+            now = time.monotonic()
+            rows = [
+                {
+                    "name": child.component.name,
+                    "pid": child.pid,
+                    "restarts": child.restarts,
+                    "seconds": round(now - child.since, 1) if child.pid else 0,
+                }
+                for child in server.children
+            ]
+            return {"pid": os.getpid(), "components": rows}, []
+        case "stop":
+            server.stopping = True
+            return {}, []
+        case unknown:
+            raise ValueError(f"unknown request {unknown!r}")
+
+
+def _fork_launcher(server: _Server, request: dict[str, Any], descriptors: list[int]) -> int:
+    directory, uid, gid = str(request["directory"]), int(request["uid"]), int(request["gid"])
+    groups = [str(path) for path in request["cgroup_procs"]]
+    wants_netns = bool(request["netns"])
+    if len(descriptors) != 1 + wants_netns:
+        raise ValueError("a launch needs its log, and its network namespace where one is named")
+    pid = os.fork()
+    if pid == 0:
+        _run_launcher(server, directory, uid, gid, groups, descriptors)
+    return pid
+
+
+def _run_launcher(
+    server: _Server, directory: str, uid: int, gid: int, groups: list[str], descriptors: list[int]
+) -> NoReturn:
+    code = 70
+    try:
+        os.setsid()
+        _leave_zygote(server)
+        for path in groups:
+            with open(path, "w") as file:
+                file.write(str(os.getpid()))
+        if len(descriptors) > 1:
+            system.setns(descriptors[1], system.CLONE_NEWNET)
+        log = fcntl.fcntl(descriptors[0], fcntl.F_DUPFD_CLOEXEC, 100)
+        _redirect(log)
+        os.closerange(3, 65_536)
+        os.umask(0o077)
+        system.become(uid, gid)
+        system.forbid_new_privileges()
+        os.environ.clear()
+        system.set_name("av-launcher")
+        code = shim.run(directory)
+    except BaseException:  # noqa: BLE001 - the root of a process: everything is logged, nothing escapes the fork
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+# Client
+
+
+class ZygoteError(Exception):
+    """The zygote refused a request, or is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """A launcher to be forked. Descriptors stay the caller's."""
+
+    directory: str
+    uid: int
+    gid: int
+    log: int
+    cgroup_procs: Sequence[str] = ()
+    netns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A running launcher; `pidfd` is the caller's to close."""
+
+    pid: int
+    pidfd: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZygoteClient:
+    """Requests to the zygote at `path`. Calls block for about a millisecond."""
+
+    path: Path
+
+    def launch(self, request: LaunchRequest) -> Launched:
+        """Fork a launcher.
+
+        Raises:
+            ZygoteError: with the cause.
+        """
+        message = {
+            "op": "launch",
+            "directory": request.directory,
+            "uid": request.uid,
+            "gid": request.gid,
+            "cgroup_procs": list(request.cgroup_procs),
+            "netns": request.netns is not None,
+        }
+        descriptors = [request.log] if request.netns is None else [request.log, request.netns]
+        reply, received = self._call(message, descriptors)
+        return Launched(reply["pid"], received[0])
+
+    def status(self) -> dict[str, Any]:
+        """The zygote's pid, and each component's name, pid, restarts and age in seconds."""
+        return self._call({"op": "status"}, [])[0]
+
+    def stop(self) -> None:
+        """Tell the zygote to end the components and itself. Guests go on."""
+        self._call({"op": "stop"}, [])
+
+    def _call(self, message: dict[str, Any], descriptors: list[int]) -> tuple[dict[str, Any], list[int]]:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                connection.settimeout(5.0)
+                connection.connect(str(self.path))
+                socket.send_fds(connection, [json.dumps(message).encode()], descriptors)
+                data, received, _, _ = socket.recv_fds(connection, _MAX_MESSAGE, _MAX_DESCRIPTORS)
+        except OSError as error:
+            raise ZygoteError(f"the instance's supervisor does not answer at {self.path}: {error}") from error
+        if not data:
+            raise ZygoteError("the instance's supervisor refused the request")
+        reply = json.loads(data)
+        if "error" in reply:
+            raise ZygoteError(reply["error"])
+        return reply, received
