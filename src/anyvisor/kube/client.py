@@ -170,9 +170,7 @@ class Client:
         path = res.path(namespace or _namespace_of(obj), name, subresource)
         return await self._json("POST", path, params, _with_type(res, obj, subresource))
 
-    async def update(
-        self, res: Resource, obj: Json, *, subresource: str | None = None, dry_run: bool = False
-    ) -> Json:
+    async def update(self, res: Resource, obj: Json, *, subresource: str | None = None, dry_run: bool = False) -> Json:
         """Replace an object that was read as a dict; its resourceVersion guards against a lost update."""
         name = cast("str", obj["metadata"]["name"])
         params = {"fieldManager": self._field_manager, "dryRun": "All" if dry_run else None}
@@ -309,9 +307,7 @@ class Client:
                 response = await self._transport.send(request)
                 if response.status < 300:
                     return response
-                error = errors.from_response(
-                    response.status, await response.read(), _retry_after(response.headers)
-                )
+                error = errors.from_response(response.status, await response.read(), _retry_after(response.headers))
             wait = error.retry_after
             asked = wait is not None and (error.status == 429 or error.status >= 500)
             if not asked or attempt == RETRIES or wait is None or wait > RETRY_AFTER_LIMIT:

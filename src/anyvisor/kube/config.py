@@ -38,9 +38,7 @@ class ClientConfig:
         return f"ClientConfig(server={self.server!r})"
 
 
-def load(
-    path: Path | None = None, context: str | None = None, env: Mapping[str, str] | None = None
-) -> ClientConfig:
+def load(path: Path | None = None, context: str | None = None, env: Mapping[str, str] | None = None) -> ClientConfig:
     """Load `path`, else the first file of `$KUBECONFIG`, else `~/.kube/config`, else the pod's own account.
 
     Raises ConfigError.
@@ -68,9 +66,7 @@ def in_cluster(env: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Clien
     if not host:
         raise ConfigError("KUBERNETES_SERVICE_HOST is not set: this process runs in no pod")
     if not (account / "token").is_file():
-        raise ConfigError(
-            f"{account}/token is missing: does the pod set automountServiceAccountToken: false?"
-        )
+        raise ConfigError(f"{account}/token is missing: does the pod set automountServiceAccountToken: false?")
     address = f"[{host}]" if ":" in host else host
     return ClientConfig(
         server=f"https://{address}:{port}",
@@ -91,9 +87,7 @@ def from_kubeconfig(path: Path, context: str | None = None) -> ClientConfig:
     user = _named(path, document, "users", "user", str(user_name)) if user_name else {}
     for field in ("exec", "auth-provider"):
         if user.get(field):
-            raise ConfigError(
-                f"{path}: users[{user_name}].user.{field} is not supported; use a token or certificate"
-            )
+            raise ConfigError(f"{path}: users[{user_name}].user.{field} is not supported; use a token or certificate")
     return _config(path, cluster, user)
 
 

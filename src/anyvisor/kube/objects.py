@@ -50,9 +50,9 @@ class Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     kind: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CachedObject:
-    """One object as it was seen; immutable, so that caches hand it out without a copy."""
+    """One object as it was seen; immutable, so that caches hand it out without a copy. Equal by identity."""
 
     head: Head
     raw: bytes

@@ -18,9 +18,7 @@ class Resource:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    def path(
-        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
-    ) -> str:
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """Return the encoded path of the collection (in one namespace or all) or of one object.
 
         Raises ValueError when a namespaced object is named without its namespace: that path would mean
@@ -62,9 +60,7 @@ PVCS = _core("persistentvolumeclaims", "PersistentVolumeClaim")
 PVS = _core("persistentvolumes", "PersistentVolume", namespaced=False)
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", namespaced=False, kind="StorageClass")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", namespaced=True, kind="Lease")
-CONTROLLER_REVISIONS = Resource(
-    "apps", "v1", "controllerrevisions", namespaced=True, kind="ControllerRevision"
-)
+CONTROLLER_REVISIONS = Resource("apps", "v1", "controllerrevisions", namespaced=True, kind="ControllerRevision")
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", namespaced=True, kind="PodDisruptionBudget")
 CRDS = Resource(
     "apiextensions.k8s.io",

@@ -67,10 +67,11 @@ class FakeServer:
         self._emit(plural, "BOOKMARK", {"metadata": {"resourceVersion": str(self.rv)}})
 
     def cut(self) -> None:
-        """Break every watch."""
+        """End every watch once what happened is sent."""
         self.drop_watches.set()
         self.drop_watches = asyncio.Event()
         self.changed.set()
+        self.changed = asyncio.Event()
 
     def _emit(self, plural: str, kind: str, obj: Obj) -> None:
         self.history[plural].append((self.rv, {"type": kind, "object": obj}))
@@ -79,9 +80,7 @@ class FakeServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        self.calls.append(
-            (request.method, request.path, dict(request.query), json.loads(body) if body else None)
-        )
+        self.calls.append((request.method, request.path, dict(request.query), json.loads(body) if body else None))
         self.headers.append({key.lower(): value for key, value in request.headers.items()})
         self.called.set()
         if self.failures:
@@ -99,9 +98,7 @@ class FakeServer:
         return self._object(request, plural, name, body)
 
     def _object(self, request: web.Request, plural: str, name: str | None, body: bytes) -> web.Response:
-        namespace = (
-            request.path.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in request.path else ""
-        )
+        namespace = request.path.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in request.path else ""
         data: Any = json.loads(body) if body else {}
         name = name or data.get("metadata", {}).get("name")
         key = f"{namespace}/{name}"
@@ -110,9 +107,7 @@ class FakeServer:
             if stored:
                 return _status(409, "AlreadyExists", f"{plural} {name!r} already exists")
             meta = data.pop("metadata", {})
-            return web.json_response(
-                self.put(plural, str(name), namespace, metadata=meta, **data), status=201
-            )
+            return web.json_response(self.put(plural, str(name), namespace, metadata=meta, **data), status=201)
         if stored is None:
             return _status(404, "NotFound", f"{plural} {name!r} not found")
         if request.method == "DELETE":
@@ -165,21 +160,21 @@ class FakeServer:
         return response
 
     async def _initial(self, response: web.StreamResponse, plural: str) -> None:
-        for obj in sorted(
-            self.objects[plural].values(), key=lambda o: o["metadata"]["resourceVersion"], reverse=True
-        ):
+        for obj in sorted(self.objects[plural].values(), key=lambda o: o["metadata"]["resourceVersion"], reverse=True):
             await _send(response, {"type": "ADDED", "object": obj})
         mark = {"resourceVersion": str(self.rv), "annotations": {"k8s.io/initial-events-end": "true"}}
         await _send(response, {"type": "BOOKMARK", "object": {"metadata": mark}})
 
     async def _follow(self, response: web.StreamResponse, plural: str, seen: int) -> None:
         drop = self.drop_watches
-        while not drop.is_set():
-            changed = self.changed
+        while True:
+            changed, last = self.changed, drop.is_set()
             for rv, event in list(self.history[plural]):
                 if rv > seen:
                     seen = rv
                     await _send(response, event)
+            if last:
+                return
             await changed.wait()
 
     async def until(self, predicate: Callable[[], bool]) -> None:

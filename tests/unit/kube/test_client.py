@@ -91,9 +91,7 @@ async def test_errors_have_the_type_of_their_meaning(
     assert (caught.value.message, caught.value.causes) == ("because", [{"field": "f"}])
 
 
-async def test_a_throttled_request_is_sent_again_when_the_server_says_when(
-    server: Any, client: Client
-) -> None:
+async def test_a_throttled_request_is_sent_again_when_the_server_says_when(server: Any, client: Client) -> None:
     server.put("nodes", "n", "")
     server.failures.append((429, {"reason": "TooManyRequests"}, {"retry-after": "0"}))
     assert (await client.get(NODES, "n"))["metadata"]["name"] == "n"
