@@ -5,6 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import grpc_tools
 from grpc_tools import protoc
 
 SRC = Path(__file__).parent.parent / "src"
@@ -17,6 +18,7 @@ def generate(out: Path) -> None:
     files = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
     arguments = [
         f"-I{PROTO}",
+        f"-I{Path(grpc_tools.__file__).parent / '_proto'}",
         f"--plugin=protoc-gen-grpclib_python={Path(sys.executable).with_name('protoc-gen-grpclib_python')}",
         f"--python_out={out}",
         f"--pyi_out={out}",

@@ -51,10 +51,12 @@ class OpenStreamResponse(_message.Message):
     def __init__(self, stream_id: _Optional[str] = ..., endpoint_id: _Optional[str] = ..., use_token: _Optional[bool] = ..., protocol: _Optional[str] = ..., protocol_version: _Optional[str] = ...) -> None: ...
 
 class CloseStreamRequest(_message.Message):
-    __slots__ = ("stream_id",)
+    __slots__ = ("stream_id", "machine_id")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_ID_FIELD_NUMBER: _ClassVar[int]
     stream_id: str
-    def __init__(self, stream_id: _Optional[str] = ...) -> None: ...
+    machine_id: str
+    def __init__(self, stream_id: _Optional[str] = ..., machine_id: _Optional[str] = ...) -> None: ...
 
 class CloseStreamResponse(_message.Message):
     __slots__ = ()

@@ -1,3 +1,4 @@
+from google.protobuf import any_pb2 as _any_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -285,6 +286,16 @@ class Finding(_message.Message):
     message: str
     retry: str
     def __init__(self, code: _Optional[str] = ..., severity: _Optional[str] = ..., field: _Optional[str] = ..., capability: _Optional[str] = ..., have: _Optional[str] = ..., want: _Optional[str] = ..., message: _Optional[str] = ..., retry: _Optional[str] = ...) -> None: ...
+
+class StatusDetails(_message.Message):
+    __slots__ = ("code", "message", "details")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    details: _containers.RepeatedCompositeFieldContainer[_any_pb2.Any]
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., details: _Optional[_Iterable[_Union[_any_pb2.Any, _Mapping]]] = ...) -> None: ...
 
 class ErrorDetail(_message.Message):
     __slots__ = ("findings", "operation_id")
