@@ -12,12 +12,11 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from anyvisor.hri.descriptors import TOKEN_BYTES, TOKEN_LIFE_SECONDS
 from anyvisor.hri.errors import InvalidRequest, LimitReached
 from anyvisor.hri.peers import PeerPolicy
 from anyvisor.hri.v1.types_pb2 import DescriptorToken
 
-TOKEN_BYTES: Final = 16
-TOKEN_LIFE_SECONDS: Final = 10.0
 MAX_PENDING: Final = 256
 MAX_CONNECTIONS: Final = 8
 MAX_TOKENS_PER_CALL: Final = 64
