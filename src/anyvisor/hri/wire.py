@@ -58,7 +58,12 @@ class LimitedProtocol(H2Protocol):
         connection.create_stream = factory
         peer = cast(socket.socket | None, transport.get_extra_info("socket"))
         if self._peers is not None and (peer is None or not self._peers.allows(peer)):
-            self.processor.close("peer refused")
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the connection now, and with it every call on it."""
+        if hasattr(self, "processor"):
+            self.processor.close("Connection closed")
 
 
 class DetailsCodec(StatusDetailsCodecBase):

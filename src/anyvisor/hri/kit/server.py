@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import stat
+import weakref
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -31,12 +32,22 @@ class _Server(Server):
     def __init__(self, services: list[object], peers: PeerPolicy) -> None:
         super().__init__(services, codec=ProtoCodec(), status_details_codec=DetailsCodec(), config=WINDOW)  # type: ignore[arg-type]
         self._peers = peers
+        self._protocols = weakref.WeakSet[LimitedProtocol]()
 
     def _protocol_factory(self) -> H2Protocol:
         self.__gc_step__()
         handler = Handler(self._mapping, self._codec, self._status_details_codec, self.__dispatch__)
         self._handlers.add(handler)
-        return LimitedProtocol(handler, self._config, self._h2_config, self._peers)
+        protocol = LimitedProtocol(handler, self._config, self._h2_config, self._peers)
+        self._protocols.add(protocol)
+        return protocol
+
+    async def stop(self) -> None:
+        """End calls and connections; grpclib's own close leaves the connections open."""
+        self.close()
+        await self.wait_closed()
+        for protocol in self._protocols:
+            protocol.drop()
 
 
 class DriverServer:
@@ -69,7 +80,7 @@ class DriverServer:
             listener = bind(self._hri, socket.SOCK_STREAM)
             stack.callback(unlink, self._hri)
             await server.start(sock=listener)
-            stack.push_async_callback(_stop, server)
+            stack.push_async_callback(server.stop)
             self._stack = stack.pop_all()
         return self
 
@@ -77,13 +88,6 @@ class DriverServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
-
-
-async def _stop(server: Server) -> None:
-    for handler in server._handlers:
-        handler.close()
-    server.close()
-    await server.wait_closed()
 
 
 async def serve(
