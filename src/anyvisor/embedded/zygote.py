@@ -57,6 +57,7 @@ class _Server:
     children: list[_Child]
     listener: socket.socket
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    since: float = field(default_factory=time.monotonic)
     stopping: bool = False
 
 
@@ -253,7 +254,7 @@ def _handle(server: _Server, request: dict[str, Any], descriptors: list[int]) ->
                 }
                 for child in server.children
             ]
-            return {"pid": os.getpid(), "components": rows}, []
+            return {"pid": os.getpid(), "seconds": round(now - server.since, 1), "components": rows}, []
         case "stop":
             server.stopping = True
             return {}, []

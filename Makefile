@@ -1,0 +1,59 @@
+# Every target sets up what it needs and may be run again at any time.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+PYTEST := $(PY) -m pytest
+TIERS ?= unit contract machine e2e
+
+.PHONY: help venv system demo test lint format bench guests proto crds models replay clean
+
+help: ## show this text
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv: $(READY) ## the Python environment, with the CLI at .venv/bin/anyvisor
+
+$(READY): requirements.lock pyproject.toml tools/setup.sh
+	@tools/setup.sh venv $(VENV)
+	@touch $@
+
+system: ## Debian packages that running and testing VMs needs
+	@tools/setup.sh system
+
+demo: system venv guests ## boot a real VM through the API, show its console, kill everything of ours, clean up
+	@$(PY) -m tools.demo
+
+test: system venv guests ## all tests that this machine can run
+	@$(PYTEST) $(addprefix tests/,$(TIERS)) $(ARGS)
+
+lint: venv ## ruff, pyright (strict), generated code up to date
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(PY) tools/genproto.py --check
+	@$(VENV)/bin/basedpyright
+
+format: venv ## format the code
+	@$(VENV)/bin/ruff format .
+	@$(VENV)/bin/ruff check --fix .
+
+bench: system venv guests ## ratios against peers in the same run
+	@$(PYTEST) tests/bench -s $(ARGS)
+
+guests: venv ## the test and demonstration guests, built into .cache/guests
+	@$(PY) -m guests.build
+
+proto: venv ## Python code of the HRI's proto files
+	@$(PY) tools/genproto.py
+
+crds: venv ## deploy/crds from the models
+	@$(PY) -m anyvisor.api.crd
+
+replay: venv ## run a file of recorded cases against the product: make replay FILE=F
+	@$(PY) -m tools.replay "$(FILE)"
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,41 @@
+"""`anyvisor up`: start the control plane of this machine."""
+
+import argparse
+import sys
+
+from anyvisor.cli.main import CommandError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """How many nodes, and whether to stay."""
+    parser.add_argument("--nodes", type=_count, default=1, metavar="N", help="how many nodes to simulate (default: 1)")
+    parser.add_argument("--detach", action="store_true", help="return when ready; `anyvisor down` stops it")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 64:
+        raise argparse.ArgumentTypeError("between 1 and 64")
+    return number
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start the zygote in a session of its own, and wait until the API answers."""
+    from anyvisor.embedded import supervisor
+    from anyvisor.embedded.instance import InstanceError, create_instance, default_data_dir
+
+    try:
+        instance = create_instance(default_data_dir())
+        started = supervisor.start(instance, arguments.nodes)
+    except InstanceError as error:
+        raise CommandError(str(error)) from error
+    data = instance.data_dir
+    words = "is ready" if started else "was running already"
+    print(f"anyvisor {words}: KUBECONFIG={instance.kubeconfig}")
+    if arguments.detach or not started:
+        return 0
+    print(f"Ctrl+C stops the control plane; VMs go on, and the next `anyvisor --data-dir {data} up` finds them.")
+    sys.stdout.flush()
+    supervisor.stay(instance)
+    print("anyvisor stopped; VMs go on")
+    return 0
