@@ -1,0 +1,44 @@
+"""Where launchers are found: from the embedded pod runner's books, or on a cluster by cgroup and /proc."""
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class LauncherError(Exception):
+    """A launcher cannot be reached or did not do its part; the message is a sentence for the VMI."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A launcher that runs: the shim before the hand-over, the VMM after it. Both descriptors belong to the holder."""
+
+    pid: int
+    pidfd: int
+    directory: int
+    """The launcher's private directory, opened by us. What lies in it is the launcher's: hostile."""
+    uid: int
+    gid: int
+    log: str = ""
+    """Where its standard output and error go, for a person; empty when nobody can tell."""
+
+    def close(self) -> None:
+        """Close both descriptors; the process is not touched."""
+        os.close(self.pidfd)
+        os.close(self.directory)
+
+
+class LauncherSource(Protocol):
+    """Finds the launcher of a pod."""
+
+    async def find(self, pod_uid: str) -> Launcher | None:
+        """The running launcher of the pod, the caller's to close; None when there is none (yet)."""
+        ...
+
+    async def network_namespace(self, pod_uid: str) -> int | None:
+        """A descriptor of the pod's network namespace, the caller's to close; None when it has none of its own."""
+        ...
+
+    def volume_directory(self, machine_id: str) -> str:
+        """Where the machine's own disk files are kept, on real storage."""
+        ...

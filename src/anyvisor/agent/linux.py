@@ -1,0 +1,130 @@
+"""Linux calls that Python 3.11 lacks: openat2, inotify, mount, PIDFD_GET_INFO."""
+
+import asyncio
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+RESOLVE_NO_MAGICLINKS: Final = 0x02
+RESOLVE_NO_SYMLINKS: Final = 0x04
+RESOLVE_BENEATH: Final = 0x08
+SAFE_RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+
+_SYS_OPENAT2: Final = 437  # the same on every architecture
+_O_PATH_FLAGS: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_IN_CREATE: Final = 0x100
+_IN_MOVED_TO: Final = 0x80
+_IN_ONLYDIR: Final = 0x01000000
+_IN_NONBLOCK: Final = os.O_NONBLOCK
+_IN_CLOEXEC: Final = os.O_CLOEXEC
+
+MS_NOSUID: Final = 2
+MS_NODEV: Final = 4
+MS_NOEXEC: Final = 8
+_MNT_DETACH: Final = 2
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+    return result
+
+
+def openat2(directory: int, path: str, flags: int = _O_PATH_FLAGS, resolve: int = SAFE_RESOLVE) -> int:
+    """Open `path` below `directory` without ever following a link or leaving it; openat2(2).
+
+    Raises:
+        OSError: ELOOP for a link on the way, EXDEV for a way out, and those of open(2).
+    """
+    how = struct.pack("=QQQ", flags, 0, resolve)
+    return _checked(_libc.syscall(_SYS_OPENAT2, directory, os.fsencode(path), how, len(how)), path)
+
+
+# struct pidfd_info, version 0 (64 bytes): include/uapi/linux/pidfd.h of Linux 6.15
+_PIDFD_INFO: Final = struct.Struct("=QQ11Ii")
+_PIDFD_GET_INFO: Final = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
+_PIDFD_INFO_EXIT: Final = 1 << 3
+
+
+def pidfd_exit_status(pidfd: int) -> int | None:
+    """The wait status of an ended process that need not be our child; None when it runs or the kernel is too old.
+
+    Needs Linux 6.15, and that the pidfd was opened before the end.
+    """
+    request = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0, *([0] * 11), 0))
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, request)
+    except OSError:
+        return None
+    fields = _PIDFD_INFO.unpack(request)
+    return int(fields[-1]) if fields[0] & _PIDFD_INFO_EXIT else None
+
+
+def mount_tmpfs(target: str, *, size: int, mode: int, uid: int, gid: int) -> None:
+    """Mount a tmpfs of at most `size` bytes."""
+    flags = ctypes.c_ulong(MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    options = f"size={size},mode={mode:o},uid={uid},gid={gid},nr_inodes=64".encode()
+    _checked(_libc.mount(b"tmpfs", os.fsencode(target), b"tmpfs", flags, options), target)
+
+
+def unmount(target: str) -> None:
+    """Take a mount away, also while something still uses it; nothing when none is there."""
+    if _libc.umount2(os.fsencode(target), _MNT_DETACH) < 0:
+        number = ctypes.get_errno()
+        if number not in (errno.EINVAL, errno.ENOENT):
+            raise OSError(number, os.strerror(number), target)
+
+
+@dataclass(slots=True)
+class DirectoryWatch:
+    """Tells when a name appears in a directory (inotify). To be closed."""
+
+    descriptor: int
+
+    @classmethod
+    def open(cls, directory: int) -> "DirectoryWatch":
+        """Watch the open directory."""
+        descriptor = _checked(_libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC), "inotify_init1")
+        path = f"/proc/self/fd/{directory}".encode()
+        try:
+            mask = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR
+            _checked(_libc.inotify_add_watch(descriptor, path, mask), "inotify_add_watch")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(descriptor)
+
+    async def changed(self) -> None:
+        """Wait until something was added since the last call."""
+        await readable(self.descriptor)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.descriptor, 65536)
+
+    def close(self) -> None:
+        """End the watch."""
+        os.close(self.descriptor)
+
+
+async def readable(descriptor: int) -> None:
+    """Wait until the descriptor can be read; for a pidfd: until its process ended.
+
+    Waits on a duplicate, as a loop watches one number only once.
+    """
+    loop = asyncio.get_running_loop()
+    duplicate = os.dup(descriptor)
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(duplicate, ready.set)
+        await ready.wait()
+    finally:
+        loop.remove_reader(duplicate)
+        os.close(duplicate)
