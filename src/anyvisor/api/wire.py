@@ -30,7 +30,7 @@ Int64: TypeAlias = Annotated[int, Schema(facts={"format": "int64"})]
 QuantityValue: TypeAlias = Annotated[int | str, Schema(facts={"pattern": QUANTITY_PATTERN})]
 """A quantity as written; `quantity.parse_quantity` gives its value."""
 IntOrString: TypeAlias = Annotated[int | str, Schema()]
-Time: TypeAlias = str
+Time: TypeAlias = Annotated[str, Schema(facts={"format": "date-time"})]
 """An RFC 3339 time, as Kubernetes writes it: `2026-01-31T10:00:00Z`."""
 Duration: TypeAlias = str
 """A duration as Go writes it (`1h30m`); `duration.parse_duration` gives its value."""
