@@ -73,7 +73,7 @@ def test_absent_false_zero_and_empty_are_told_apart(domain: dict[str, Any]):
 
 
 def test_null_reads_as_absent():
-    obj = {"metadata": {"creationTimestamp": None}, "spec": {"domain": {"devices": {}}}, "status": None}
+    obj: dict[str, Any] = {"metadata": {"creationTimestamp": None}, "spec": {"domain": {"devices": {}}}, "status": None}
     assert _round_trip(v1.VirtualMachineInstance, obj) == {"metadata": {}, "spec": {"domain": {"devices": {}}}}
 
 
