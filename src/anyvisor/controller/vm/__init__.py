@@ -1,0 +1,1 @@
+"""The VirtualMachine: keeps, starts and stops the one VirtualMachineInstance that carries its name."""
