@@ -8,6 +8,7 @@ import gzip
 import json
 import posixpath
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ _MAX_LAYERS = 128
 _MAX_FILES = 100_000
 _MAX_METADATA_BYTES = 4 * 1024**2
 _MAX_NAME_BYTES = 1024
+# What a damaged archive, or metadata of another shape than the formats say, makes the readers raise.
+_DAMAGE = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, LookupError, TypeError, AttributeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def extract(path: Path, wanted: Callable[[str], bool], sink: Sink) -> None:
                 chosen = {file.member: file.path for file in winners.values() if file.layer == number}
                 if chosen:
                     _extract_layer(tar, name, chosen, sink)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, KeyError, ValueError, UnicodeError) as error:
+    except _DAMAGE as error:
         raise ImageError(f"the archive is damaged: {error}") from error
 
 
