@@ -6,6 +6,7 @@ import json
 
 import pycdlib
 import pytest
+from pycdlib.pycdlibexception import PyCdlibInvalidInput
 
 from anyvisor.agent.volumes import cloudinit
 from anyvisor.agent.volumes.cloudinit import CloudInitError, NoCloud
@@ -39,7 +40,7 @@ def test_the_medium_has_the_name_that_cloud_init_looks_for() -> None:
 
 def test_without_network_data_there_is_no_such_file() -> None:
     image = cloudinit.iso(NoCloud(b"", b"", b"{}"))
-    with pytest.raises(pycdlib.pycdlibexception.PyCdlibInvalidInput):
+    with pytest.raises(PyCdlibInvalidInput):
         read(image, "network-config")
 
 
