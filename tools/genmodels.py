@@ -81,6 +81,7 @@ ATTRIBUTES = {
     "lastFailedVMIUID": "last_failed_vmi_uid",
     "matchSELinuxLevelOnMigration": "match_selinux_level_on_migration",
     "newSMBiosSerial": "new_smbios_serial",
+    "completionTimeoutPerGiB": "completion_timeout_per_gib",
     "ramFB": "ramfb",
 }
 # The modules whose names the facade `kubevirt.v1` offers: what group version kubevirt.io/v1 is made of.
@@ -409,9 +410,7 @@ def formatted(source: str) -> str:
     """The source as the formatter and the import sorter want it."""
     for command in (["check", "--select", "I,RUF022", "--fix", "-q"], ["format", "-q"]):
         arguments = ["ruff", *command, "--stdin-filename", "src/anyvisor/api/model.py", "-"]
-        done = subprocess.run(
-            arguments, input=source, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT
-        )
+        done = subprocess.run(arguments, input=source, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
         source = done.stdout
     return source
 

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Types of the Kubernetes core API that machines embed."""
 
 from typing import Annotated
 
@@ -7,48 +7,50 @@ from anyvisor.api.wire import Int32, Int64, IntOrString, QuantityValue, Schema
 
 
 class LocalObjectReference(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An object of the same namespace, by name."""
 
     name: Annotated[str | None, Schema(facts={"default": ""})] = None
 
 
 class NodeSelectorRequirement(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One requirement on a node: a key, an operator and values."""
 
     key: str
     operator: str
+    """`In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`."""
     values: tuple[str, ...] | None = None
 
 
 class NodeSelectorTerm(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Requirements that must all hold."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
     match_fields: tuple[NodeSelectorRequirement, ...] | None = None
 
 
 class PreferredSchedulingTerm(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A wish about nodes, with its weight."""
 
     preference: NodeSelectorTerm
     weight: Int32
+    """From 1 to 100; the sums of the fulfilled wishes are compared."""
 
 
 class NodeSelector(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Terms of which one must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...]
 
 
 class NodeAffinity(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which nodes are wanted or needed."""
 
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
 class PodAffinityTerm(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which pods, and what counts as the same place."""
 
     label_selector: LabelSelector | None = None
     match_label_keys: tuple[str, ...] | None = None
@@ -56,31 +58,32 @@ class PodAffinityTerm(Model, frozen=True, kw_only=True):
     namespace_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] | None = None
     topology_key: str
+    """The node label whose equal values mean the same place."""
 
 
 class WeightedPodAffinityTerm(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A wish about nearness to pods, with its weight."""
 
     pod_affinity_term: PodAffinityTerm
     weight: Int32
 
 
 class PodAffinity(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Pods to run near to."""
 
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] | None = None
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] | None = None
 
 
 class PodAntiAffinity(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Pods to run away from."""
 
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] | None = None
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] | None = None
 
 
 class Affinity(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Where a machine is wanted or needed to run."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -88,17 +91,20 @@ class Affinity(Model, frozen=True, kw_only=True):
 
 
 class Toleration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A taint that a machine may run with."""
 
     effect: str | None = None
+    """`NoSchedule`, `PreferNoSchedule` or `NoExecute`; absent means all."""
     key: str | None = None
     operator: str | None = None
+    """`Equal` (the default) or `Exists`."""
     toleration_seconds: Int64 | None = None
+    """How long a `NoExecute` taint is borne."""
     value: str | None = None
 
 
 class TypedLocalObjectReference(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An object of the same namespace, by kind and name."""
 
     api_group: str | None = None
     kind: str
@@ -106,7 +112,7 @@ class TypedLocalObjectReference(Model, frozen=True, kw_only=True):
 
 
 class TypedObjectReference(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An object by kind and name, also of another namespace."""
 
     api_group: str | None = None
     kind: str
@@ -115,14 +121,14 @@ class TypedObjectReference(Model, frozen=True, kw_only=True):
 
 
 class VolumeResourceRequirements(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How large a volume must be, and may be."""
 
     limits: dict[str, QuantityValue] | None = None
     requests: dict[str, QuantityValue] | None = None
 
 
 class PersistentVolumeClaimSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What a claim asks of storage."""
 
     access_modes: tuple[str, ...] | None = None
     data_source: TypedLocalObjectReference | None = None
@@ -136,14 +142,14 @@ class PersistentVolumeClaimSpec(Model, frozen=True, kw_only=True):
 
 
 class PodDNSConfigOption(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One resolver option."""
 
     name: str | None = None
     value: str | None = None
 
 
 class PodDNSConfig(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Resolver settings that add to those of the DNS policy."""
 
     nameservers: tuple[str, ...] | None = None
     options: tuple[PodDNSConfigOption, ...] | None = None
@@ -151,20 +157,20 @@ class PodDNSConfig(Model, frozen=True, kw_only=True):
 
 
 class ExecAction(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A command whose success is exit code 0."""
 
     command: tuple[str, ...] | None = None
 
 
 class HTTPHeader(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One header of a probe's request."""
 
     name: str
     value: str
 
 
 class HTTPGetAction(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An HTTP request whose success is a status from 200 to 399."""
 
     host: str | None = None
     http_headers: tuple[HTTPHeader, ...] | None = None
@@ -174,34 +180,36 @@ class HTTPGetAction(Model, frozen=True, kw_only=True):
 
 
 class TCPSocketAction(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A TCP connection whose success is that it opens."""
 
     host: str | None = None
     port: IntOrString
 
 
 class TopologySpreadConstraint(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How evenly pods spread over places."""
 
     label_selector: LabelSelector | None = None
     match_label_keys: tuple[str, ...] | None = None
     max_skew: Int32
+    """How far the counts of two places may differ."""
     min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     topology_key: str
     when_unsatisfiable: str
+    """`DoNotSchedule` or `ScheduleAnyway`."""
 
 
 class ObjectFieldSelector(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A field of the machine's own object."""
 
     api_version: str | None = None
     field_path: str
 
 
 class ResourceFieldSelector(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A resource amount of a container."""
 
     container_name: str | None = None
     divisor: QuantityValue | None = None
@@ -209,7 +217,7 @@ class ResourceFieldSelector(Model, frozen=True, kw_only=True):
 
 
 class DownwardAPIVolumeFile(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One file with a fact about the machine."""
 
     field_ref: ObjectFieldSelector | None = None
     mode: Int32 | None = None
@@ -218,7 +226,7 @@ class DownwardAPIVolumeFile(Model, frozen=True, kw_only=True):
 
 
 class PodPersistentVolumeClaimVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A claim, as a pod mounts it."""
 
     claim_name: str
     read_only: bool | None = None

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Full and incremental backups of running machines."""
 
 from typing import Annotated
 
@@ -10,10 +10,11 @@ from anyvisor.api.wire import Duration, Schema
 
 
 class VirtualMachineBackupSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What to back up, to where."""
 
     force_full_backup: bool | None = None
     mode: Annotated[str | None, Schema(facts={"enum": ["Push", "Pull"]})] = None
+    """`Push` (into a claim) or `Pull` (clients read)."""
     pvc_name: str | None = None
     skip_quiesce: bool | None = None
     source: Annotated[
@@ -38,7 +39,7 @@ class VirtualMachineBackupSpec(Model, frozen=True, kw_only=True):
 
 
 class BackupVolumeInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One volume of a backup, with the addresses to read it."""
 
     data_endpoint: str | None = None
     map_endpoint: str | None = None
@@ -46,7 +47,7 @@ class BackupVolumeInfo(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineBackupStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the backup stands."""
 
     checkpoint_name: str | None = None
     conditions: Annotated[tuple[Condition, ...] | None, Schema(keys=("type",))] = None
@@ -57,7 +58,7 @@ class VirtualMachineBackupStatus(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineBackup(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One backup of a machine."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -76,7 +77,7 @@ class VirtualMachineBackup(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineBackupTrackerSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which machine's backups are tracked."""
 
     source: Annotated[
         TypedLocalObjectReference,
@@ -91,7 +92,7 @@ class VirtualMachineBackupTrackerSpec(Model, frozen=True, kw_only=True):
 
 
 class BackupCheckpoint(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The point from which the next incremental backup starts."""
 
     creation_time: str | None = None
     name: str | None = None
@@ -99,14 +100,14 @@ class BackupCheckpoint(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineBackupTrackerStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The last point that was reached."""
 
     checkpoint_redefinition_required: bool | None = None
     latest_checkpoint: BackupCheckpoint | None = None
 
 
 class VirtualMachineBackupTracker(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Remembers up to where a machine has been backed up."""
 
     api_version: str | None = None
     kind: str | None = None

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Copies of virtual machines."""
 
 from typing import Annotated
 
@@ -11,14 +11,14 @@ from anyvisor.api.wire import Schema, Time
 
 
 class VirtualMachineCloneTemplateFilters(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Labels and annotations that instances of the copy keep."""
 
     annotation_filters: tuple[str, ...] | None = None
     label_filters: tuple[str, ...] | None = None
 
 
 class VirtualMachineCloneSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What to copy, to which name."""
 
     annotation_filters: tuple[str, ...] | None = None
     label_filters: tuple[str, ...] | None = None
@@ -32,7 +32,7 @@ class VirtualMachineCloneSpec(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineCloneStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the copy goes."""
 
     conditions: tuple[Condition, ...] | None = None
     creation_time: Annotated[Time | None, Schema(nullable=True)] = None
@@ -43,7 +43,7 @@ class VirtualMachineCloneStatus(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineClone(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Makes a copy of a virtual machine or of a snapshot."""
 
     api_version: str | None = None
     kind: str | None = None

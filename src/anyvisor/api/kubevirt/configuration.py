@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Settings of the whole installation."""
 
 from typing import Annotated
 
@@ -9,40 +9,42 @@ from anyvisor.api.wire import Int32, Int64, QuantityValue, Schema
 
 
 class TokenBucketRateLimiter(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """So many requests a second, with a burst."""
 
     burst: Int32
     qps: float
 
 
 class RateLimiter(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How many requests a component sends."""
 
     token_bucket_rate_limiter: TokenBucketRateLimiter | None = None
 
 
 class RESTClientConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How a component speaks to the API server."""
 
     rate_limiter: RateLimiter | None = None
 
 
 class ReloadableComponentConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Settings of a component that take effect at once."""
 
     rest_client: RESTClientConfiguration | None = None
 
 
 class ArchSpecificConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Machines of one architecture."""
 
     emulated_machines: tuple[str, ...] | None = None
+    """Machine types that may be asked for, with `*`."""
     machine_type: str | None = None
+    """Machine type when none is asked for."""
     ovmf_path: str | None = None
 
 
 class ArchConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Machines by architecture."""
 
     amd64: ArchSpecificConfiguration | None = None
     arm64: ArchSpecificConfiguration | None = None
@@ -52,45 +54,45 @@ class ArchConfiguration(Model, frozen=True, kw_only=True):
 
 
 class ChangedBlockTrackingSelectors(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which machines have their changes recorded for incremental backups."""
 
     namespace_label_selector: LabelSelector | None = None
     virtual_machine_label_selector: LabelSelector | None = None
 
 
 class CommonInstancetypesDeployment(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Whether the common instance types are installed."""
 
     enabled: Annotated[bool | None, Schema(nullable=True)] = None
 
 
 class TDXAttestationConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How guests prove themselves under TDX."""
 
     enforced: Annotated[bool | None, Schema(facts={"default": False})] = None
     qgs_socket_path: Annotated[str | None, Schema(facts={"default": "/var/run/tdx-qgs/qgs.socket"})] = None
 
 
 class TDXConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Settings for TDX."""
 
     attestation: TDXAttestationConfiguration | None = None
 
 
 class ConfidentialComputeConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Settings for guests that are protected from their host."""
 
     tdx: Annotated[TDXConfiguration | None, Schema(nullable=True)] = None
 
 
 class DiskVerification(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Memory for checking disks from images."""
 
     memory_limit: QuantityValue
 
 
 class LogVerbosity(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How much components log, from 0 to 9."""
 
     node_verbosity: dict[str, int] | None = None
     virt_api: Int32 | None = field(default=None, name="virtAPI")
@@ -102,30 +104,35 @@ class LogVerbosity(Model, frozen=True, kw_only=True):
 
 
 class DeveloperConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Feature gates and settings for development."""
 
     cluster_profiler: bool | None = None
     cpu_allocation_ratio: Int32 | None = None
+    """Virtual CPUs for each CPU that is reserved; 10 when absent."""
     disabled_feature_gates: tuple[str, ...] | None = None
+    """Features that are switched off."""
     disk_verification: DiskVerification | None = None
     feature_gates: tuple[str, ...] | None = None
+    """Features that are switched on."""
     log_verbosity: LogVerbosity | None = None
     memory_overcommit: Annotated[Int32 | None, Schema(facts={"minimum": 10})] = None
+    """Percentage of guest memory to reserved memory; 100 when absent."""
     minimum_cluster_tsc_frequency: Int64 | None = field(default=None, name="minimumClusterTSCFrequency")
     minimum_reserve_pvc_bytes: Int64 | None = field(default=None, name="minimumReservePVCBytes")
     node_selectors: dict[str, str] | None = None
     pvc_tolerate_less_space_up_to_percent: Int32 | None = None
     use_emulation: bool | None = None
+    """Whether machines may run without hardware virtualization, which is many times slower."""
 
 
 class HypervisorConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The hypervisor that the reference implementation uses; use hypervisor classes here."""
 
     name: Annotated[str | None, Schema(facts={"enum": ["kvm", "hyperv-direct"]})] = None
 
 
 class InstancetypeConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How instance types are kept in machines."""
 
     reference_policy: Annotated[
         str | None, Schema(nullable=True, facts={"enum": ["reference", "expand", "expandAll"]})
@@ -133,13 +140,13 @@ class InstancetypeConfiguration(Model, frozen=True, kw_only=True):
 
 
 class KSMConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Nodes on which equal pages of memory are merged."""
 
     node_label_selector: LabelSelector | None = None
 
 
 class LiveUpdateConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How far running machines may grow."""
 
     max_cpu_sockets: Int64 | None = None
     max_guest: QuantityValue | None = None
@@ -147,7 +154,7 @@ class LiveUpdateConfiguration(Model, frozen=True, kw_only=True):
 
 
 class NodeMediatedDeviceTypesConfig(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Mediated device types of some nodes."""
 
     mediated_device_types: tuple[str, ...] | None = None
     mediated_devices_types: tuple[str, ...] | None = None
@@ -155,7 +162,7 @@ class NodeMediatedDeviceTypesConfig(Model, frozen=True, kw_only=True):
 
 
 class MediatedDevicesConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Mediated devices to create on nodes."""
 
     enabled: bool | None = None
     mediated_device_types: tuple[str, ...] | None = None
@@ -164,40 +171,49 @@ class MediatedDevicesConfiguration(Model, frozen=True, kw_only=True):
 
 
 class MigrationConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Settings for all live migrations."""
 
     allow_auto_converge: bool | None = None
+    """Whether a busy guest may be slowed down."""
     allow_post_copy: bool | None = None
+    """Whether a guest may move before its memory has."""
     allow_workload_disruption: bool | None = None
     bandwidth_per_migration: QuantityValue | None = None
-    completion_timeout_per_gi_b: Int64 | None = None
+    """Bytes each second at most; 0 is no limit."""
+    completion_timeout_per_gib: Int64 | None = field(default=None, name="completionTimeoutPerGiB")
+    """Seconds for each GiB of memory before a migration is ended."""
     disable_tls: bool | None = field(default=None, name="disableTLS")
     match_selinux_level_on_migration: bool | None = field(default=None, name="matchSELinuxLevelOnMigration")
     max_downtime_ms: Annotated[Int64 | None, Schema(facts={"minimum": 1, "maximum": 2000000})] = None
     network: str | None = None
+    """The NetworkAttachmentDefinition whose network migrations use."""
     node_drain_taint_key: str | None = None
+    """The taint that empties a node."""
     parallel_migrations_per_cluster: Int64 | None = None
+    """How many machines may move at once."""
     parallel_outbound_migrations_per_node: Int64 | None = None
+    """How many machines may leave a node at once."""
     progress_timeout: Int64 | None = None
+    """Seconds without progress before a migration is ended."""
     unsafe_migration_override: bool | None = None
     utility_volumes_timeout: Int64 | None = None
 
 
 class ResourceRequirementsWithoutClaims(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What a container needs and may use."""
 
     limits: dict[str, QuantityValue] | None = None
     requests: dict[str, QuantityValue] | None = None
 
 
 class InterfaceBindingMigration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What a network binding does when its machine moves."""
 
     method: str | None = None
 
 
 class InterfaceBindingPlugin(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A registered network binding."""
 
     compute_resource_overhead: ResourceRequirementsWithoutClaims | None = None
     domain_attachment_type: str | None = None
@@ -208,16 +224,18 @@ class InterfaceBindingPlugin(Model, frozen=True, kw_only=True):
 
 
 class NetworkConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Settings for networks."""
 
     binding: dict[str, InterfaceBindingPlugin] | None = None
     default_network_interface: str | None = None
+    """How machines without networks are connected: `bridge` or `masquerade`."""
     permit_bridge_interface_on_pod_network: bool | None = None
+    """Whether guests may take their pod's place on its network."""
     permit_slirp_interface: bool | None = None
 
 
 class MediatedHostDevice(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A mediated device that machines may use."""
 
     external_resource_provider: bool | None = None
     mdev_name_selector: str
@@ -225,22 +243,23 @@ class MediatedHostDevice(Model, frozen=True, kw_only=True):
 
 
 class PciHostDevice(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A PCI device that machines may use."""
 
     external_resource_provider: bool | None = None
     pci_vendor_selector: str
+    """`vendor:product`, in hexadecimal."""
     resource_name: str
 
 
 class USBSelector(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A USB device by vendor and product."""
 
     product: str
     vendor: str
 
 
 class USBHostDevice(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """USB devices that machines may use."""
 
     external_resource_provider: bool | None = None
     resource_name: str
@@ -248,7 +267,7 @@ class USBHostDevice(Model, frozen=True, kw_only=True):
 
 
 class PermittedHostDevices(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The host's devices that machines may use."""
 
     mediated_devices: tuple[MediatedHostDevice, ...] | None = None
     pci_host_devices: tuple[PciHostDevice, ...] | None = None
@@ -256,32 +275,32 @@ class PermittedHostDevices(Model, frozen=True, kw_only=True):
 
 
 class PersistentReservationConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Whether SCSI reservations are possible."""
 
     enabled: Annotated[bool | None, Schema(nullable=True)] = None
 
 
 class CustomProfile(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A seccomp profile of the node, or the runtime's own."""
 
     localhost_profile: str | None = None
     runtime_default_profile: bool | None = None
 
 
 class VirtualMachineInstanceProfile(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The seccomp profile of machines."""
 
     custom_profile: CustomProfile | None = None
 
 
 class SeccompConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which system calls are allowed."""
 
     virtual_machine_instance_profile: VirtualMachineInstanceProfile | None = None
 
 
 class SMBiosConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What SMBIOS says of the guest's maker and product."""
 
     family: str | None = None
     manufacturer: str | None = None
@@ -291,14 +310,14 @@ class SMBiosConfiguration(Model, frozen=True, kw_only=True):
 
 
 class SupportContainerResources(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What a helper container needs."""
 
     resources: ResourceRequirementsWithoutClaims
     type: str
 
 
 class TLSConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """TLS of all servers."""
 
     ciphers: Annotated[tuple[str, ...] | None, Schema(unique=True)] = None
     min_tls_version: Annotated[
@@ -307,30 +326,31 @@ class TLSConfiguration(Model, frozen=True, kw_only=True):
 
 
 class VirtTemplateDeployment(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Whether templates of virtual machines are installed."""
 
     enabled: Annotated[bool | None, Schema(nullable=True)] = None
 
 
 class DisableFreePageReporting(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Guests don't give unused memory back."""
 
 
 class DisableSerialConsoleLog(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The serial console's output is not kept unless a machine asks for it."""
 
 
 class VirtualMachineOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Defaults for machines."""
 
     disable_free_page_reporting: DisableFreePageReporting | None = None
     disable_serial_console_log: DisableSerialConsoleLog | None = None
 
 
 class KubeVirtConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Settings of the whole installation."""
 
     additional_guest_memory_overhead_ratio: str | None = None
+    """Factor on the computed memory overhead, a decimal number."""
     api_configuration: ReloadableComponentConfiguration | None = None
     architecture_configuration: ArchConfiguration | None = None
     auto_cpu_limit_namespace_label_selector: LabelSelector | None = field(
@@ -343,18 +363,24 @@ class KubeVirtConfiguration(Model, frozen=True, kw_only=True):
     confidential_compute: Annotated[ConfidentialComputeConfiguration | None, Schema(nullable=True)] = None
     controller_configuration: ReloadableComponentConfiguration | None = None
     cpu_model: str | None = None
+    """Processor model of guests that name none."""
     cpu_request: QuantityValue | None = None
+    """Processor share that machines without a request get."""
     default_runtime_class: str | None = None
     developer_configuration: DeveloperConfiguration | None = None
     emulated_machines: tuple[str, ...] | None = None
+    """Machine types that may be asked for, with `*`."""
     eviction_strategy: str | None = None
+    """When a node is emptied, for machines that say nothing."""
     handler_configuration: ReloadableComponentConfiguration | None = None
     hypervisors: Annotated[tuple[HypervisorConfiguration, ...] | None, Schema(facts={"maxItems": 1})] = None
+    """The reference's own choice of hypervisor; use hypervisor classes here."""
     image_pull_policy: str | None = None
     instancetype: Annotated[InstancetypeConfiguration | None, Schema(nullable=True)] = None
     ksm_configuration: KSMConfiguration | None = None
     live_update_configuration: LiveUpdateConfiguration | None = None
     machine_type: str | None = None
+    """Machine type of guests that name none."""
     mediated_devices_configuration: MediatedDevicesConfiguration | None = None
     mem_balloon_stats_period: Int64 | None = None
     migrations: MigrationConfiguration | None = None
@@ -377,5 +403,7 @@ class KubeVirtConfiguration(Model, frozen=True, kw_only=True):
     virtual_machine_instances_per_node: Int32 | None = None
     virtual_machine_options: VirtualMachineOptions | None = None
     vm_rollout_strategy: Annotated[str | None, Schema(nullable=True, facts={"enum": ["Stage", "LiveUpdate"]})] = None
+    """`Stage` (changes wait for a restart) or `LiveUpdate`."""
     vm_state_storage_class: str | None = None
+    """Storage class for UEFI variables and TPM contents that are kept."""
     webhook_configuration: ReloadableComponentConfiguration | None = None

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Claims that are filled with a disk image, as the Containerized Data Importer describes them."""
 
 from typing import Annotated
 
@@ -15,25 +15,25 @@ from anyvisor.api.wire import Schema
 
 
 class DataVolumeCheckpoint(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One step of an import in several steps."""
 
     current: str
     previous: str
 
 
 class DataVolumeBlankImage(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An empty disk."""
 
 
 class DataVolumeSourceGCS(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk image in Google Cloud Storage."""
 
     secret_ref: str | None = None
     url: str
 
 
 class DataVolumeSourceHTTP(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk image at an HTTP address."""
 
     cert_config_map: str | None = None
     extra_headers: tuple[str, ...] | None = None
@@ -43,7 +43,7 @@ class DataVolumeSourceHTTP(Model, frozen=True, kw_only=True):
 
 
 class DataVolumeSourceImageIO(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk of an oVirt installation."""
 
     cert_config_map: str | None = None
     disk_id: str
@@ -53,31 +53,32 @@ class DataVolumeSourceImageIO(Model, frozen=True, kw_only=True):
 
 
 class DataVolumeSourcePVC(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A claim to copy."""
 
     name: str
     namespace: str
 
 
 class PlatformOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which image of a multi-platform one."""
 
     architecture: str | None = None
 
 
 class DataVolumeSourceRegistry(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk in an OCI image."""
 
     cert_config_map: str | None = None
     image_stream: str | None = None
     platform: PlatformOptions | None = None
     pull_method: str | None = None
+    """`pod` or `node`."""
     secret_ref: str | None = None
     url: str | None = None
 
 
 class DataVolumeSourceS3(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk image in an S3 bucket."""
 
     cert_config_map: str | None = None
     secret_ref: str | None = None
@@ -85,18 +86,18 @@ class DataVolumeSourceS3(Model, frozen=True, kw_only=True):
 
 
 class DataVolumeSourceSnapshot(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A volume snapshot to copy."""
 
     name: str
     namespace: str
 
 
 class DataVolumeSourceUpload(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk image that is uploaded later."""
 
 
 class DataVolumeSourceVDDK(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk of a VMware installation."""
 
     backing_file: str | None = None
     extra_args: str | None = None
@@ -108,7 +109,7 @@ class DataVolumeSourceVDDK(Model, frozen=True, kw_only=True):
 
 
 class DataVolumeImportSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Where the bytes come from; exactly one source."""
 
     blank: DataVolumeBlankImage | None = None
     gcs: DataVolumeSourceGCS | None = None
@@ -123,7 +124,7 @@ class DataVolumeImportSource(Model, frozen=True, kw_only=True):
 
 
 class DataVolumeSourceRef(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A DataSource that says where the bytes come from."""
 
     kind: str
     name: str
@@ -131,7 +132,7 @@ class DataVolumeSourceRef(Model, frozen=True, kw_only=True):
 
 
 class StorageSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What is asked of storage, where the storage profile fills in the rest."""
 
     access_modes: tuple[str, ...] | None = None
     data_source: TypedLocalObjectReference | None = None
@@ -144,12 +145,14 @@ class StorageSpec(Model, frozen=True, kw_only=True):
 
 
 class DataVolumeSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What to fill a claim with."""
 
     checkpoints: tuple[DataVolumeCheckpoint, ...] | None = None
     content_type: Annotated[str | None, Schema(facts={"enum": ["kubevirt", "archive"]})] = None
+    """`kubevirt` (a disk, the default) or `archive`."""
     final_checkpoint: bool | None = None
     preallocation: bool | None = None
+    """Whether all space is taken at once."""
     priority_class_name: str | None = None
     pvc: PersistentVolumeClaimSpec | None = None
     source: DataVolumeImportSource | None = None
@@ -158,11 +161,11 @@ class DataVolumeSpec(Model, frozen=True, kw_only=True):
 
 
 class DataVolumeTemplateDummyStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Always empty."""
 
 
 class DataVolumeTemplateSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A DataVolume that is made with the virtual machine and deleted with it."""
 
     api_version: str | None = None
     kind: str | None = None

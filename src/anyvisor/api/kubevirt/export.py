@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Download of a virtual machine's disks and manifests."""
 
 from typing import Annotated
 
@@ -8,15 +8,16 @@ from anyvisor.api.wire import Duration, Schema, Time
 
 
 class VirtualMachineExportSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What to offer, and for how long."""
 
     source: TypedLocalObjectReference
     token_secret_ref: str | None = None
     ttl_duration: Duration | None = None
+    """How long it is offered; 2 hours when absent."""
 
 
 class Condition(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One aspect of the state."""
 
     last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
     last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
@@ -27,42 +28,42 @@ class Condition(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineExportBackupEndpoint(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An address of a backup."""
 
     endpoint: str
     url: str
 
 
 class VirtualMachineExportBackup(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A backup that can be downloaded."""
 
     endpoints: Annotated[tuple[VirtualMachineExportBackupEndpoint, ...] | None, Schema(keys=("endpoint",))] = None
     name: str
 
 
 class VirtualMachineExportManifest(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A manifest that can be downloaded."""
 
     type: str
     url: str
 
 
 class VirtualMachineExportVolumeFormat(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A volume in one format."""
 
     format: str
     url: str
 
 
 class VirtualMachineExportVolume(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A volume that can be downloaded."""
 
     formats: Annotated[tuple[VirtualMachineExportVolumeFormat, ...] | None, Schema(keys=("format",))] = None
     name: str
 
 
 class VirtualMachineExportLink(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Everything that one address offers."""
 
     backups: Annotated[tuple[VirtualMachineExportBackup, ...] | None, Schema(keys=("name",))] = None
     cert: str
@@ -71,14 +72,14 @@ class VirtualMachineExportLink(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineExportLinks(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Addresses inside and outside the cluster."""
 
     external: VirtualMachineExportLink | None = None
     internal: VirtualMachineExportLink | None = None
 
 
 class VirtualMachineExportStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Where to download."""
 
     conditions: tuple[Condition, ...] | None = None
     links: VirtualMachineExportLinks | None = None
@@ -90,7 +91,7 @@ class VirtualMachineExportStatus(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineExport(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Offers a virtual machine, a snapshot or a claim for download."""
 
     api_version: str | None = None
     kind: str | None = None

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Sizes of virtual machines."""
 
 from typing import Annotated
 
@@ -11,10 +11,11 @@ from anyvisor.api.wire import Int32, Int64, QuantityValue, Schema
 
 
 class CPUInstancetype(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The processors of a size."""
 
     dedicated_cpu_placement: bool | None = field(default=None, name="dedicatedCPUPlacement")
     guest: Int64
+    """Virtual CPUs."""
     isolate_emulator_thread: bool | None = None
     max_sockets: Int64 | None = None
     model: str | None = None
@@ -23,16 +24,17 @@ class CPUInstancetype(Model, frozen=True, kw_only=True):
 
 
 class MemoryInstancetype(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The memory of a size."""
 
     guest: QuantityValue
     hugepages: Hugepages | None = None
     max_guest: QuantityValue | None = None
     overcommit_percent: Annotated[Int32 | None, Schema(facts={"minimum": 0, "maximum": 100})] = None
+    """Percentage of the guest's memory that is not reserved."""
 
 
 class VirtualMachineInstancetypeSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Processors, memory and devices that a machine of this size has."""
 
     annotations: dict[str, str] | None = None
     cpu: CPUInstancetype
@@ -47,7 +49,7 @@ class VirtualMachineInstancetypeSpec(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstancetype(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A size of virtual machines, in one namespace."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -56,7 +58,7 @@ class VirtualMachineInstancetype(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineClusterInstancetype(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A size of virtual machines, for all namespaces."""
 
     api_version: str | None = None
     kind: str | None = None

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""The installation: its configuration and its state."""
 
 from typing import Annotated
 
@@ -11,14 +11,14 @@ from anyvisor.api.wire import Duration, Int32, Int64, Schema, Time
 
 
 class CertConfig(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How long a certificate is valid, and when it is renewed."""
 
     duration: Duration | None = None
     renew_before: Duration | None = None
 
 
 class KubeVirtSelfSignConfiguration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Certificates that the installation signs itself."""
 
     ca: CertConfig | None = None
     ca_overlap_interval: Duration | None = None
@@ -28,13 +28,13 @@ class KubeVirtSelfSignConfiguration(Model, frozen=True, kw_only=True):
 
 
 class KubeVirtCertificateRotateStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How certificates are renewed."""
 
     self_signed: KubeVirtSelfSignConfiguration | None = None
 
 
 class Flags(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Command line flags of components."""
 
     api: dict[str, str] | None = None
     controller: dict[str, str] | None = None
@@ -42,23 +42,24 @@ class Flags(Model, frozen=True, kw_only=True):
 
 
 class CustomizeComponentsPatch(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A patch to one installed object."""
 
     patch: str
     resource_name: Annotated[str, Schema(facts={"minLength": 1})]
     resource_type: Annotated[str, Schema(facts={"minLength": 1})]
     type: str
+    """`json`, `merge` or `strategic`."""
 
 
 class CustomizeComponents(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Changes to the installed objects."""
 
     flags: Flags | None = None
     patches: tuple[CustomizeComponentsPatch, ...] | None = None
 
 
 class NodePlacement(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """On which nodes components run."""
 
     affinity: Affinity | None = None
     node_selector: dict[str, str] | None = None
@@ -66,25 +67,27 @@ class NodePlacement(Model, frozen=True, kw_only=True):
 
 
 class ComponentConfig(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How many of a component run, and where."""
 
     node_placement: NodePlacement | None = None
     replicas: int | None = None
 
 
 class KubeVirtWorkloadUpdateStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How running machines get a new launcher."""
 
     batch_eviction_interval: Duration | None = None
     batch_eviction_size: Int32 | None = None
     workload_update_methods: tuple[str, ...] | None = None
+    """`LiveMigrate` and `Evict`, tried in this order."""
 
 
 class KubeVirtSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What the installation is to be."""
 
     certificate_rotate_strategy: KubeVirtCertificateRotateStrategy | None = None
     configuration: KubeVirtConfiguration | None = None
+    """Settings of the whole installation."""
     customize_components: CustomizeComponents | None = None
     image_pull_policy: str | None = None
     image_pull_secrets: tuple[LocalObjectReference, ...] | None = None
@@ -99,12 +102,13 @@ class KubeVirtSpec(Model, frozen=True, kw_only=True):
     service_monitor_namespace: str | None = None
     synchronization_port: str | None = None
     uninstall_strategy: str | None = None
+    """`RemoveWorkloads` or `BlockUninstallIfWorkloadsExist`."""
     workload_update_strategy: KubeVirtWorkloadUpdateStrategy | None = None
     workloads: ComponentConfig | None = None
 
 
 class KubeVirtCondition(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One aspect of the installation's state."""
 
     last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
     last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
@@ -115,7 +119,7 @@ class KubeVirtCondition(Model, frozen=True, kw_only=True):
 
 
 class GenerationStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The generation of an installed object that was last seen."""
 
     group: str
     hash: str | None = None
@@ -126,7 +130,7 @@ class GenerationStatus(Model, frozen=True, kw_only=True):
 
 
 class KubeVirtStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What is known of the installation."""
 
     conditions: tuple[KubeVirtCondition, ...] | None = None
     default_architecture: str | None = None
@@ -134,11 +138,13 @@ class KubeVirtStatus(Model, frozen=True, kw_only=True):
     observed_deployment_config: str | None = None
     observed_deployment_id: str | None = field(default=None, name="observedDeploymentID")
     observed_generation: Int64 | None = None
+    """The generation of the specification that is in force."""
     observed_kube_virt_registry: str | None = None
     observed_kube_virt_version: str | None = None
     operator_version: str | None = None
     outdated_virtual_machine_instance_workloads: Int32 | None = None
     phase: str | None = None
+    """`Deploying`, `Deployed`, `Deleting` or `Deleted`."""
     synchronization_addresses: tuple[str, ...] | None = None
     target_deployment_config: str | None = None
     target_deployment_id: str | None = field(default=None, name="targetDeploymentID")
@@ -147,7 +153,7 @@ class KubeVirtStatus(Model, frozen=True, kw_only=True):
 
 
 class KubeVirt(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The installation; there is exactly one."""
 
     api_version: str | None = None
     kind: str | None = None

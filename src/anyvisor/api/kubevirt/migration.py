@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""A live migration of a virtual machine instance."""
 
 from typing import Annotated
 
@@ -10,30 +10,33 @@ from anyvisor.api.wire import Schema, Time
 
 
 class VirtualMachineInstanceMigrationTarget(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The machine arrives from another cluster."""
 
     migration_id: str = field(name="migrationID")
 
 
 class VirtualMachineInstanceMigrationSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The machine leaves for another cluster."""
 
     connect_url: str = field(name="connectURL")
     migration_id: str = field(name="migrationID")
 
 
 class VirtualMachineInstanceMigrationSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which machine moves."""
 
     added_node_selector: dict[str, str] | None = None
+    """Labels that the new node must have, beside those that the machine asks for."""
     priority: str | None = None
+    """`system-critical`, `user-triggered` or `system-maintenance`; set by controllers alone."""
     receive: VirtualMachineInstanceMigrationTarget | None = None
     send_to: VirtualMachineInstanceMigrationSource | None = None
     vmi_name: str | None = None
+    """The instance that moves."""
 
 
 class VirtualMachineInstanceMigrationCondition(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One aspect of the migration's state."""
 
     last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
     last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
@@ -44,24 +47,25 @@ class VirtualMachineInstanceMigrationCondition(Model, frozen=True, kw_only=True)
 
 
 class VirtualMachineInstanceMigrationPhaseTransitionTimestamp(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """When a phase was reached."""
 
     phase: str | None = None
     phase_transition_timestamp: Time | None = None
 
 
 class VirtualMachineInstanceMigrationStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the migration goes."""
 
     conditions: tuple[VirtualMachineInstanceMigrationCondition, ...] | None = None
     migration_state: VirtualMachineInstanceMigrationState | None = None
     phase: str | None = None
+    """`Pending`, `Scheduling`, `Scheduled`, `PreparingTarget`, `TargetReady`, `Running`, `Succeeded` or `Failed`."""
     phase_transition_timestamps: tuple[VirtualMachineInstanceMigrationPhaseTransitionTimestamp, ...] | None = None
     synchronization_addresses: tuple[str, ...] | None = None
 
 
 class VirtualMachineInstanceMigration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One move of a running instance to another node; deleting it cancels the move."""
 
     api_version: str | None = None
     kind: str | None = None

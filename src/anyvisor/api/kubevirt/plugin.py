@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Extensions that change how machines are made."""
 
 from typing import Annotated
 
@@ -7,19 +7,19 @@ from anyvisor.api.wire import Schema
 
 
 class DomainHookCEL(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A change by an expression."""
 
     expression: Annotated[str, Schema(facts={"minLength": 1})]
 
 
 class DomainHookSidecar(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A change by a side container."""
 
     socket_path: Annotated[str, Schema(facts={"minLength": 1})]
 
 
 class DomainHook(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One change to the guest's hardware."""
 
     cel: DomainHookCEL | None = None
     condition: str | None = None
@@ -29,13 +29,13 @@ class DomainHook(Model, frozen=True, kw_only=True):
 
 
 class AdmissionReference(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An admission policy or webhook, by name."""
 
     name: Annotated[str, Schema(facts={"minLength": 1})]
 
 
 class NodeHook(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One call to a node's service at steps of a machine's life."""
 
     condition: str | None = None
     failure_strategy: str | None = None
@@ -45,7 +45,7 @@ class NodeHook(Model, frozen=True, kw_only=True):
 
 
 class PluginSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Hooks, and when they are called."""
 
     condition: str | None = None
     domain_hooks: tuple[DomainHook, ...] | None = None
@@ -58,11 +58,11 @@ class PluginSpec(Model, frozen=True, kw_only=True):
 
 
 class PluginStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Always empty."""
 
 
 class Plugin(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An extension: hooks into how machines are made and run."""
 
     api_version: str | None = None
     kind: str | None = None

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""A number of like virtual machines."""
 
 from typing import Annotated
 
@@ -9,34 +9,34 @@ from anyvisor.api.wire import Duration, Int32, Int64, IntOrString, Schema, Time
 
 
 class VirtualMachinePoolAutohealingStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """When a member that does not start is replaced."""
 
     min_failing_to_start_duration: Duration | None = None
     start_up_failure_threshold: Annotated[Int64 | None, Schema(facts={"minimum": 1})] = None
 
 
 class VirtualMachinePoolNameGeneration(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the members' secrets and config maps are named."""
 
     append_index_to_config_map_refs: bool | None = None
     append_index_to_secret_refs: bool | None = None
 
 
 class VirtualMachinePoolOpportunisticScaleInStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Members leave when they stop by themselves."""
 
     state_preservation: Annotated[str | None, Schema(facts={"enum": ["Disabled", "Offline", "Online"]})] = None
 
 
 class VirtualMachinePoolSelectors(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Members that leave first."""
 
     label_selector: LabelSelector | None = None
     node_selector_requirement_matcher: tuple[NodeSelectorRequirement, ...] | None = None
 
 
 class VirtualMachinePoolSelectionPolicy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which members are taken first."""
 
     selectors: VirtualMachinePoolSelectors | None = None
     sort_policy: Annotated[
@@ -45,18 +45,18 @@ class VirtualMachinePoolSelectionPolicy(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachinePoolProactiveScaleInStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Members are stopped to make the pool smaller."""
 
     selection_policy: VirtualMachinePoolSelectionPolicy | None = None
     state_preservation: Annotated[str | None, Schema(facts={"enum": ["Disabled", "Offline", "Online"]})] = None
 
 
 class VirtualMachinePoolUnmanagedStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Nothing is done by the pool."""
 
 
 class VirtualMachinePoolScaleInStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the pool gets smaller; exactly one way."""
 
     opportunistic: VirtualMachinePoolOpportunisticScaleInStrategy | None = None
     proactive: VirtualMachinePoolProactiveScaleInStrategy | None = None
@@ -64,17 +64,17 @@ class VirtualMachinePoolScaleInStrategy(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineOpportunisticUpdateStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Members change when they restart by themselves."""
 
 
 class VirtualMachinePoolProactiveUpdateStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Members are restarted to change."""
 
     selection_policy: VirtualMachinePoolSelectionPolicy | None = None
 
 
 class VirtualMachinePoolUpdateStrategy(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How members follow the template; exactly one way."""
 
     opportunistic: VirtualMachineOpportunisticUpdateStrategy | None = None
     proactive: VirtualMachinePoolProactiveUpdateStrategy | None = None
@@ -82,14 +82,14 @@ class VirtualMachinePoolUpdateStrategy(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineTemplateSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What members are made from."""
 
     metadata: Annotated[ObjectMeta | None, Schema(nullable=True, opaque=True)] = None
     spec: VirtualMachineSpec | None = None
 
 
 class VirtualMachinePoolSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How many members of what."""
 
     autohealing: VirtualMachinePoolAutohealingStrategy | None = None
     max_unavailable: IntOrString | None = None
@@ -103,7 +103,7 @@ class VirtualMachinePoolSpec(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachinePoolCondition(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One aspect of the pool's state."""
 
     last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
     last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
@@ -114,7 +114,7 @@ class VirtualMachinePoolCondition(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachinePoolStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How many members there are."""
 
     conditions: tuple[VirtualMachinePoolCondition, ...] | None = None
     label_selector: str | None = None
@@ -123,7 +123,7 @@ class VirtualMachinePoolStatus(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachinePool(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Keeps a number of like virtual machines."""
 
     api_version: str | None = None
     kind: str | None = None

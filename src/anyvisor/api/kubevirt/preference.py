@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""What virtual machines prefer where they say nothing."""
 
 from msgspec import field
 
@@ -19,28 +19,28 @@ from anyvisor.api.wire import Int64, QuantityValue
 
 
 class ClockOffset(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What the guest's clock says at start."""
 
     timezone: str | None = None
     utc: ClockOffsetUTC | None = None
 
 
 class ClockPreferences(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Preferred clock and timers."""
 
     preferred_clock_offset: ClockOffset | None = None
     preferred_timer: Timer | None = None
 
 
 class SpreadOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How virtual CPUs are spread over sockets, cores and threads."""
 
     across: str | None = None
     ratio: Int64 | None = None
 
 
 class CPUPreferences(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Preferred processors."""
 
     preferred_cpu_features: tuple[CPUFeature, ...] | None = field(default=None, name="preferredCPUFeatures")
     preferred_cpu_topology: str | None = field(default=None, name="preferredCPUTopology")
@@ -48,7 +48,7 @@ class CPUPreferences(Model, frozen=True, kw_only=True):
 
 
 class DevicePreferences(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Preferred devices."""
 
     preferred_autoattach_graphics_device: bool | None = None
     preferred_autoattach_input_device: bool | None = None
@@ -79,7 +79,7 @@ class DevicePreferences(Model, frozen=True, kw_only=True):
 
 
 class FeaturePreferences(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Preferred features."""
 
     preferred_acpi: FeatureState | None = None
     preferred_apic: FeatureAPIC | None = None
@@ -90,7 +90,7 @@ class FeaturePreferences(Model, frozen=True, kw_only=True):
 
 
 class FirmwarePreferences(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Preferred firmware."""
 
     preferred_efi: EFI | None = None
     preferred_use_bios: bool | None = None
@@ -100,25 +100,25 @@ class FirmwarePreferences(Model, frozen=True, kw_only=True):
 
 
 class MachinePreferences(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Preferred board."""
 
     preferred_machine_type: str | None = None
 
 
 class CPUPreferenceRequirement(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Processors that are needed at least."""
 
     guest: Int64
 
 
 class MemoryPreferenceRequirement(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Memory that is needed at least."""
 
     guest: QuantityValue
 
 
 class PreferenceRequirements(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What is needed at least."""
 
     architecture: str | None = None
     cpu: CPUPreferenceRequirement | None = None
@@ -126,13 +126,13 @@ class PreferenceRequirements(Model, frozen=True, kw_only=True):
 
 
 class VolumePreferences(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Preferred storage."""
 
     preferred_storage_class_name: str | None = None
 
 
 class VirtualMachinePreferenceSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What a machine gets where it says nothing."""
 
     annotations: dict[str, str] | None = None
     clock: ClockPreferences | None = None
@@ -151,7 +151,7 @@ class VirtualMachinePreferenceSpec(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachinePreference(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Preferences of virtual machines, in one namespace."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -160,7 +160,7 @@ class VirtualMachinePreference(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineClusterPreference(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Preferences of virtual machines, for all namespaces."""
 
     api_version: str | None = None
     kind: str | None = None

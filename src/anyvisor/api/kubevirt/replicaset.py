@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""A number of equal virtual machine instances."""
 
 from typing import Annotated
 
@@ -8,16 +8,18 @@ from anyvisor.api.wire import Int32, Schema, Time
 
 
 class VirtualMachineInstanceReplicaSetSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How many instances of what."""
 
     paused: bool | None = None
+    """Whether nothing is made or deleted for now."""
     replicas: Int32 | None = None
+    """How many; 1 when absent."""
     selector: LabelSelector
     template: VirtualMachineInstanceTemplateSpec
 
 
 class VirtualMachineInstanceReplicaSetCondition(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One aspect of the set's state."""
 
     last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
     last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
@@ -28,7 +30,7 @@ class VirtualMachineInstanceReplicaSetCondition(Model, frozen=True, kw_only=True
 
 
 class VirtualMachineInstanceReplicaSetStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How many there are."""
 
     conditions: tuple[VirtualMachineInstanceReplicaSetCondition, ...] | None = None
     label_selector: str | None = None
@@ -37,7 +39,7 @@ class VirtualMachineInstanceReplicaSetStatus(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceReplicaSet(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Keeps a number of equal instances running."""
 
     api_version: str | None = None
     kind: str | None = None

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Snapshots of virtual machines and their restoration."""
 
 from typing import Annotated
 
@@ -11,15 +11,17 @@ from anyvisor.api.wire import Duration, Schema, Time
 
 
 class VirtualMachineSnapshotSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What to take a snapshot of."""
 
     deletion_policy: str | None = None
+    """`Delete` (the default) or `Retain`: what happens to the contents."""
     failure_deadline: Duration | None = None
+    """How long it may take; 5 minutes when absent, 0 is no limit."""
     source: TypedLocalObjectReference
 
 
 class Condition(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One aspect of the state."""
 
     last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
     last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
@@ -30,28 +32,28 @@ class Condition(Model, frozen=True, kw_only=True):
 
 
 class Error(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What went wrong, and when."""
 
     message: str | None = None
     time: Time | None = None
 
 
 class SnapshotVolumesLists(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The volumes that are in the snapshot, and those that are not."""
 
     excluded_volumes: Annotated[tuple[str, ...] | None, Schema(unique=True)] = None
     included_volumes: Annotated[tuple[str, ...] | None, Schema(unique=True)] = None
 
 
 class SourceIndication(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the snapshot was taken."""
 
     indication: str
     message: str
 
 
 class VirtualMachineSnapshotStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the snapshot stands."""
 
     conditions: tuple[Condition, ...] | None = None
     creation_time: Annotated[Time | None, Schema(nullable=True)] = None
@@ -66,7 +68,7 @@ class VirtualMachineSnapshotStatus(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineSnapshot(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The state of a virtual machine and its disks at one time."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -76,7 +78,7 @@ class VirtualMachineSnapshot(Model, frozen=True, kw_only=True):
 
 
 class CapturedVirtualMachine(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The virtual machine as it was."""
 
     metadata: Annotated[ObjectMeta | None, Schema(nullable=True, opaque=True)] = None
     spec: VirtualMachineSpec | None = None
@@ -84,20 +86,20 @@ class CapturedVirtualMachine(Model, frozen=True, kw_only=True):
 
 
 class SourceSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What was captured."""
 
     virtual_machine: CapturedVirtualMachine | None = None
 
 
 class CapturedPersistentVolumeClaim(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A claim as it was."""
 
     metadata: Annotated[ObjectMeta | None, Schema(opaque=True)] = None
     spec: PersistentVolumeClaimSpec | None = None
 
 
 class VolumeBackup(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The snapshot of one volume."""
 
     persistent_volume_claim: CapturedPersistentVolumeClaim
     volume_name: str
@@ -105,7 +107,7 @@ class VolumeBackup(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineSnapshotContentSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What a snapshot holds."""
 
     source: SourceSpec
     virtual_machine_snapshot_name: str | None = None
@@ -113,7 +115,7 @@ class VirtualMachineSnapshotContentSpec(Model, frozen=True, kw_only=True):
 
 
 class VolumeSnapshotStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The volume snapshot of one volume."""
 
     creation_time: Annotated[Time | None, Schema(nullable=True)] = None
     error: Error | None = None
@@ -122,7 +124,7 @@ class VolumeSnapshotStatus(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineSnapshotContentStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the contents stand."""
 
     creation_time: Annotated[Time | None, Schema(nullable=True)] = None
     error: Error | None = None
@@ -131,7 +133,7 @@ class VirtualMachineSnapshotContentStatus(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineSnapshotContent(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The contents of a snapshot."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -141,7 +143,7 @@ class VirtualMachineSnapshotContent(Model, frozen=True, kw_only=True):
 
 
 class VolumeRestoreOverride(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Names and labels for one restored volume."""
 
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
@@ -150,7 +152,7 @@ class VolumeRestoreOverride(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineRestoreSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What to restore, and to where."""
 
     patches: tuple[str, ...] | None = None
     target: TypedLocalObjectReference
@@ -163,6 +165,7 @@ class VirtualMachineRestoreSpec(Model, frozen=True, kw_only=True):
             }
         ),
     ] = None
+    """What happens while the target runs: `StopTarget`, `WaitGracePeriod`, `FailImmediate` or `WaitEventually`."""
     virtual_machine_snapshot_name: str
     volume_ownership_policy: str | None = None
     volume_restore_overrides: tuple[VolumeRestoreOverride, ...] | None = None
@@ -170,7 +173,7 @@ class VirtualMachineRestoreSpec(Model, frozen=True, kw_only=True):
 
 
 class VolumeRestore(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One restored volume."""
 
     data_volume_name: str | None = None
     persistent_volume_claim: str
@@ -179,7 +182,7 @@ class VolumeRestore(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineRestoreStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the restoration goes."""
 
     complete: bool | None = None
     conditions: tuple[Condition, ...] | None = None
@@ -189,7 +192,7 @@ class VirtualMachineRestoreStatus(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineRestore(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Brings a virtual machine back to a snapshot."""
 
     api_version: str | None = None
     kind: str | None = None

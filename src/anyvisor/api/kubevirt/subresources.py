@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""What subresources of machines take and answer."""
 
 from msgspec import field
 
@@ -9,34 +9,38 @@ from anyvisor.api.wire import Duration, Int32, Int64, Time
 
 
 class StartOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How to start a virtual machine."""
 
     api_version: str | None = None
     dry_run: tuple[str, ...] | None = None
+    """`All`: check only."""
     kind: str | None = None
     paused: bool | None = None
+    """Whether the guest is made and waits."""
 
 
 class StopOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How to stop a virtual machine."""
 
     api_version: str | None = None
     dry_run: tuple[str, ...] | None = None
     grace_period: Int64 | None = None
+    """Seconds that the guest has to shut down, in place of its own."""
     kind: str | None = None
 
 
 class RestartOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How to restart a virtual machine."""
 
     api_version: str | None = None
     dry_run: tuple[str, ...] | None = None
     grace_period_seconds: Int64 | None = None
+    """0 does not wait for the guest; other values are refused."""
     kind: str | None = None
 
 
 class MigrateOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How to move a virtual machine."""
 
     added_node_selector: dict[str, str] | None = None
     api_version: str | None = None
@@ -45,7 +49,7 @@ class MigrateOptions(Model, frozen=True, kw_only=True):
 
 
 class PauseOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How to pause a guest."""
 
     api_version: str | None = None
     dry_run: tuple[str, ...] | None = None
@@ -53,7 +57,7 @@ class PauseOptions(Model, frozen=True, kw_only=True):
 
 
 class UnpauseOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How to let a guest go on."""
 
     api_version: str | None = None
     dry_run: tuple[str, ...] | None = None
@@ -61,13 +65,13 @@ class UnpauseOptions(Model, frozen=True, kw_only=True):
 
 
 class FreezeUnfreezeTimeout(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """After how long frozen file systems are thawed; 0 is never."""
 
     unfreeze_timeout: Duration
 
 
 class EvacuateCancelOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which evacuation to cancel."""
 
     api_version: str | None = None
     dry_run: tuple[str, ...] | None = None
@@ -76,21 +80,21 @@ class EvacuateCancelOptions(Model, frozen=True, kw_only=True):
 
 
 class SEVSessionOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The owner's session for an encrypted guest."""
 
     dh_cert: str | None = None
     session: str | None = None
 
 
 class SEVSecretOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A secret for an encrypted guest."""
 
     header: str | None = None
     secret: str | None = None
 
 
 class SEVPlatformInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Certificates of a host that encrypts guests."""
 
     api_version: str | None = None
     cert_chain: str | None = None
@@ -99,7 +103,7 @@ class SEVPlatformInfo(Model, frozen=True, kw_only=True):
 
 
 class SEVMeasurementInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The measurement of an encrypted guest."""
 
     api_major: Int32 | None = None
     api_minor: Int32 | None = None
@@ -112,14 +116,14 @@ class SEVMeasurementInfo(Model, frozen=True, kw_only=True):
 
 
 class ObjectGraphOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which objects of a graph to show."""
 
     include_optional_nodes: bool | None = None
     label_selector: LabelSelector | None = None
 
 
 class ObjectGraphNode(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An object, and those that it needs."""
 
     api_version: str | None = None
     children: tuple["ObjectGraphNode", ...] | None = None
@@ -130,14 +134,14 @@ class ObjectGraphNode(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceFileSystemDisk(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk that a file system is on."""
 
     bus_type: str
     serial: str | None = None
 
 
 class VirtualMachineInstanceFileSystem(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A file system of the guest."""
 
     disk: tuple[VirtualMachineInstanceFileSystemDisk, ...] | None = None
     disk_name: str
@@ -148,20 +152,20 @@ class VirtualMachineInstanceFileSystem(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceFileSystemInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The file systems of the guest."""
 
     disks: tuple[VirtualMachineInstanceFileSystem, ...]
 
 
 class GuestAgentCommandInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A command of the guest agent."""
 
     enabled: bool | None = None
     name: str
 
 
 class VirtualMachineInstanceGuestOSUser(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A user who is logged in to the guest."""
 
     domain: str | None = None
     login_time: float | None = None
@@ -169,7 +173,7 @@ class VirtualMachineInstanceGuestOSUser(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceGuestAgentInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What the guest agent says."""
 
     api_version: str | None = None
     fs_freeze_status: str | None = None
@@ -184,7 +188,7 @@ class VirtualMachineInstanceGuestAgentInfo(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceGuestOSUserList(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The users who are logged in to the guest."""
 
     api_version: str | None = None
     items: tuple[VirtualMachineInstanceGuestOSUser, ...]
@@ -193,7 +197,7 @@ class VirtualMachineInstanceGuestOSUserList(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceFileSystemList(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The file systems of the guest."""
 
     api_version: str | None = None
     items: tuple[VirtualMachineInstanceFileSystem, ...]
@@ -202,7 +206,7 @@ class VirtualMachineInstanceFileSystemList(Model, frozen=True, kw_only=True):
 
 
 class BackupOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What a node's agent is told of a backup."""
 
     backup_cert: str | None = None
     backup_key: str | None = None

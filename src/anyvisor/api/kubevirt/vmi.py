@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""A virtual machine instance: one run of a virtual machine."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from anyvisor.api.wire import Schema
 
 
 class VirtualMachineInstance(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One run of a virtual machine; it ends when the guest does."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -19,7 +19,8 @@ class VirtualMachineInstance(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceTemplateSpec(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What instances are made from."""
 
     metadata: Annotated[ObjectMeta | None, Schema(nullable=True, opaque=True)] = None
+    """Labels and annotations of the instances."""
     spec: VirtualMachineInstanceSpec | None = None

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""What is known of a virtual machine instance."""
 
 from typing import Annotated
 
@@ -10,13 +10,13 @@ from anyvisor.api.wire import Int32, Int64, QuantityValue, Schema, Time
 
 
 class VirtualMachineInstanceBackupVolumeInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One volume of a backup."""
 
     volume_name: str
 
 
 class VirtualMachineInstanceBackupStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How a backup goes."""
 
     backup_msg: str | None = None
     backup_name: str | None = None
@@ -30,25 +30,27 @@ class VirtualMachineInstanceBackupStatus(Model, frozen=True, kw_only=True):
 
 
 class ChangedBlockTrackingStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Whether changes to disks are recorded for incremental backups."""
 
     backup_status: Annotated[VirtualMachineInstanceBackupStatus | None, Schema(nullable=True)] = None
     state: str
 
 
 class VirtualMachineInstanceCondition(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One aspect of the machine's state."""
 
     last_probe_time: Annotated[Time | None, Schema(nullable=True)] = None
     last_transition_time: Annotated[Time | None, Schema(nullable=True)] = None
     message: str | None = None
     reason: str | None = None
     status: str
+    """`True`, `False` or `Unknown`."""
     type: str
+    """`Ready`, `Paused`, `LiveMigratable`, `AgentConnected`, ..."""
 
 
 class CPUTopology(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Sockets, cores and threads that the guest has now."""
 
     cores: Int64 | None = None
     sockets: Int64 | None = None
@@ -56,7 +58,7 @@ class CPUTopology(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstanceGuestOSInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What the guest agent says of the operating system."""
 
     id: str | None = None
     kernel_release: str | None = None
@@ -69,22 +71,31 @@ class VirtualMachineInstanceGuestOSInfo(Model, frozen=True, kw_only=True):
 
 
 class HypervisorStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Which class and driver the machine was given, and which plan it runs by."""
 
     accelerator: str | None = None
+    """What virtualizes CPU and memory: `kvm`, `mshv` or `tcg`."""
     class_: str | None = None
+    """The HypervisorClass that was resolved when the machine was made."""
     driver: str | None = None
+    """The HypervisorDriver of that class."""
     driver_version: str | None = None
+    """Version of the driver that started the machine."""
     hri_minor: Int32 | None = None
+    """Minor version of the hypervisor runtime interface that the machine was started with."""
     plan_digest: str | None = None
+    """SHA-256 of the plan that the node's agent executes."""
 
 
 class VirtualMachineInstanceNetworkInterface(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One interface as it is."""
 
     info_source: str | None = None
+    """Where the facts come from: `domain`, `guest-agent` or `multus-status`."""
     interface_name: str | None = None
+    """Its name inside the guest."""
     ip_address: str | None = None
+    """The address that others reach it by."""
     ip_addresses: tuple[str, ...] | None = None
     link_state: str | None = None
     mac: str | None = None
@@ -94,26 +105,26 @@ class VirtualMachineInstanceNetworkInterface(Model, frozen=True, kw_only=True):
 
 
 class InitrdInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Checksum of the initial RAM disk."""
 
     checksum: Annotated[Int64 | None, Schema(facts={"minimum": 0, "maximum": 4294967295})] = None
 
 
 class KernelInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Checksum of the kernel."""
 
     checksum: Annotated[Int64 | None, Schema(facts={"minimum": 0, "maximum": 4294967295})] = None
 
 
 class KernelBootStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What was started directly."""
 
     initrd_info: InitrdInfo | None = None
     kernel_info: KernelInfo | None = None
 
 
 class MemoryStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The guest's memory at start, now, and as asked for."""
 
     guest_at_boot: QuantityValue | None = None
     guest_current: QuantityValue | None = None
@@ -122,7 +133,7 @@ class MemoryStatus(Model, frozen=True, kw_only=True):
 
 
 class PersistentVolumeClaimInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What the claim of a volume offers."""
 
     access_modes: tuple[str, ...] | None = None
     capacity: dict[str, QuantityValue] | None = None
@@ -134,7 +145,7 @@ class PersistentVolumeClaimInfo(Model, frozen=True, kw_only=True):
 
 
 class StorageMigratedVolumeInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A volume that moves from one claim to another."""
 
     destination_pvc_info: PersistentVolumeClaimInfo | None = field(default=None, name="destinationPVCInfo")
     source_pvc_info: PersistentVolumeClaimInfo | None = field(default=None, name="sourcePVCInfo")
@@ -142,7 +153,7 @@ class StorageMigratedVolumeInfo(Model, frozen=True, kw_only=True):
 
 
 class DowntimeTuningOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How the allowed pause grows during a live migration."""
 
     cooldown_seconds: Annotated[Int32 | None, Schema(facts={"minimum": 1})] = None
     initial_ms: Annotated[Int64 | None, Schema(facts={"minimum": 1})] = None
@@ -151,7 +162,7 @@ class DowntimeTuningOptions(Model, frozen=True, kw_only=True):
 
 
 class StallDetectorOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """When a live migration counts as stuck."""
 
     completion_timeout_factor: QuantityValue | None = None
     ewma_alpha: QuantityValue | None = None
@@ -164,7 +175,7 @@ class StallDetectorOptions(Model, frozen=True, kw_only=True):
 
 
 class ExperimentalMigrationOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Options of live migration that may change."""
 
     compression: Annotated[str | None, Schema(facts={"enum": ["none", "zstd"]})] = None
     downtime_tuning: DowntimeTuningOptions | None = None
@@ -172,28 +183,34 @@ class ExperimentalMigrationOptions(Model, frozen=True, kw_only=True):
 
 
 class VMIMConfigurationOptions(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The settings that a live migration runs with."""
 
     allow_auto_converge: bool | None = None
+    """Whether a busy guest may be slowed down."""
     allow_post_copy: bool | None = None
+    """Whether the guest may move before its memory has."""
     allow_workload_disruption: bool | None = None
     bandwidth_per_migration: QuantityValue | None = None
-    completion_timeout_per_gi_b: Int64 | None = None
+    """Bytes each second at most; 0 is no limit."""
+    completion_timeout_per_gib: Int64 | None = field(default=None, name="completionTimeoutPerGiB")
+    """Seconds for each GiB of memory before the migration is ended."""
     disable_tls: bool | None = field(default=None, name="disableTLS")
     experimental: ExperimentalMigrationOptions | None = None
     match_selinux_level_on_migration: bool | None = field(default=None, name="matchSELinuxLevelOnMigration")
     max_downtime_ms: Annotated[Int64 | None, Schema(facts={"minimum": 1, "maximum": 2000000})] = None
+    """Longest pause of the guest, in milliseconds."""
     network: str | None = None
     node_drain_taint_key: str | None = None
     parallel_migrations_per_cluster: Int64 | None = None
     parallel_outbound_migrations_per_node: Int64 | None = None
     progress_timeout: Int64 | None = None
+    """Seconds without progress before the migration is ended."""
     unsafe_migration_override: bool | None = None
     utility_volumes_timeout: Int64 | None = None
 
 
 class VirtualMachineInstanceMigrationSourceState(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The leaving side of a live migration."""
 
     domain_name: str | None = None
     domain_namespace: str | None = None
@@ -208,7 +225,7 @@ class VirtualMachineInstanceMigrationSourceState(Model, frozen=True, kw_only=Tru
 
 
 class VirtualMachineInstanceMigrationTargetState(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The arriving side of a live migration."""
 
     attachment_pod_uid: str | None = field(default=None, name="attachmentPodUID")
     cpu_set: tuple[int, ...] | None = None
@@ -229,7 +246,7 @@ class VirtualMachineInstanceMigrationTargetState(Model, frozen=True, kw_only=Tru
 
 
 class VirtualMachineInstanceMigrationState(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """How a live migration goes, or went."""
 
     abort_requested: bool | None = None
     abort_status: str | None = None
@@ -237,11 +254,13 @@ class VirtualMachineInstanceMigrationState(Model, frozen=True, kw_only=True):
     end_timestamp: Annotated[Time | None, Schema(nullable=True)] = None
     failed: bool | None = None
     failure_reason: str | None = None
+    """Why it failed."""
     migration_configuration: VMIMConfigurationOptions | None = None
     migration_network_type: str | None = None
     migration_policy_name: str | None = None
     migration_uid: str | None = None
     mode: str | None = None
+    """`PreCopy`, `PostCopy` or `Paused`."""
     source_node: str | None = None
     source_persistent_state_pvc_name: str | None = field(default=None, name="sourcePersistentStatePVCName")
     source_pod: str | None = None
@@ -262,33 +281,33 @@ class VirtualMachineInstanceMigrationState(Model, frozen=True, kw_only=True):
 
 
 class VirtualMachineInstancePhaseTransitionTimestamp(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """When a phase was reached."""
 
     phase: str | None = None
     phase_transition_timestamp: Time | None = None
 
 
 class TopologyHints(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What a node must offer for this machine to move there."""
 
     tsc_frequency: Int64 | None = None
 
 
 class ContainerDiskInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Checksum of a disk from an image."""
 
     checksum: Annotated[Int64 | None, Schema(facts={"minimum": 0, "maximum": 4294967295})] = None
 
 
 class HotplugVolumeStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The pod that brings a volume to a running machine."""
 
     attach_pod_name: str | None = None
     attach_pod_uid: str | None = field(default=None, name="attachPodUID")
 
 
 class DomainMemoryDumpInfo(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Where a memory dump went."""
 
     claim_name: str | None = None
     end_timestamp: Time | None = None
@@ -297,34 +316,42 @@ class DomainMemoryDumpInfo(Model, frozen=True, kw_only=True):
 
 
 class VolumeStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One volume as it is."""
 
     container_disk_volume: ContainerDiskInfo | None = None
     hotplug_volume: HotplugVolumeStatus | None = None
     memory_dump_volume: DomainMemoryDumpInfo | None = None
     message: str | None = None
+    """Why it stands where it stands."""
     name: str
     persistent_volume_claim_info: PersistentVolumeClaimInfo | None = None
     phase: str | None = None
+    """`Pending`, `Bound`, `AttachedToNode`, `MountedToPod`, `Ready`, `Detaching`, ..."""
     reason: str | None = None
     size: Int64 | None = None
     target: str
+    """The disk's name as the first disks of a guest are named: `vda`, `sda`."""
 
 
 class VirtualMachineInstanceStatus(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """What is known of the machine."""
 
     vsock_cid: Annotated[Int64 | None, Schema(facts={"minimum": 0, "maximum": 4294967295})] = field(
         default=None, name="VSOCKCID"
     )
+    """Address of the guest's socket to the host."""
     active_pods: dict[str, str] | None = None
+    """Pods that may run the guest, by UID, with their nodes."""
     changed_block_tracking: Annotated[ChangedBlockTrackingStatus | None, Schema(nullable=True)] = None
     conditions: tuple[VirtualMachineInstanceCondition, ...] | None = None
     current_cpu_topology: CPUTopology | None = field(default=None, name="currentCPUTopology")
     evacuation_node_name: str | None = None
+    """The node that it has to leave."""
     fs_freeze_status: str | None = None
+    """`frozen` while the guest's file systems are."""
     guest_os_info: VirtualMachineInstanceGuestOSInfo | None = field(default=None, name="guestOSInfo")
     hypervisor: HypervisorStatus | None = None
+    """The class and driver that run it."""
     interfaces: tuple[VirtualMachineInstanceNetworkInterface, ...] | None = None
     kernel_boot_status: KernelBootStatus | None = None
     launcher_container_image_version: str | None = None
@@ -332,14 +359,20 @@ class VirtualMachineInstanceStatus(Model, frozen=True, kw_only=True):
     memory: MemoryStatus | None = None
     migrated_volumes: tuple[StorageMigratedVolumeInfo, ...] | None = None
     migration_method: str | None = None
+    """`LiveMigration` or `BlockMigration`."""
     migration_state: VirtualMachineInstanceMigrationState | None = None
     migration_transport: str | None = None
     node_name: str | None = None
+    """The node that it runs on."""
     phase: str | None = None
+    """`Pending`, `Scheduling`, `Scheduled`, `Running`, `Succeeded`, `Failed` or `Unknown`."""
     phase_transition_timestamps: tuple[VirtualMachineInstancePhaseTransitionTimestamp, ...] | None = None
     qos_class: str | None = None
+    """`Guaranteed`, `Burstable` or `BestEffort`."""
     reason: str | None = None
+    """One word for why the machine is in this phase."""
     runtime_user: Int64 | None = None
+    """User ID that the guest's process runs as."""
     selinux_context: str | None = None
     topology_hints: TopologyHints | None = None
     virtual_machine_revision_name: str | None = None

@@ -1,4 +1,4 @@
-"""Undocumented."""
+"""Where the bytes of a guest's disks and file systems come from."""
 
 from typing import Annotated
 
@@ -10,29 +10,39 @@ from anyvisor.api.wire import QuantityValue, Schema
 
 
 class CloudInitConfigDriveSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A cloud-init disk of the ConfigDrive kind."""
 
     network_data: str | None = None
+    """Network configuration as text, at most 2048 bytes."""
     network_data_base64: str | None = None
     network_data_secret_ref: LocalObjectReference | None = None
+    """A secret with the network configuration under `networkdata`."""
     secret_ref: LocalObjectReference | None = None
+    """A secret with the user data under `userdata`."""
     user_data: str | None = None
+    """User data as text, at most 2048 bytes."""
     user_data_base64: str | None = None
+    """User data in base64, at most 2048 bytes."""
 
 
 class CloudInitNoCloudSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A cloud-init disk of the NoCloud kind."""
 
     network_data: str | None = None
+    """Network configuration as text, at most 2048 bytes."""
     network_data_base64: str | None = None
     network_data_secret_ref: LocalObjectReference | None = None
+    """A secret with the network configuration under `networkdata`."""
     secret_ref: LocalObjectReference | None = None
+    """A secret with the user data under `userdata`."""
     user_data: str | None = None
+    """User data as text, at most 2048 bytes."""
     user_data_base64: str | None = None
+    """User data in base64, at most 2048 bytes."""
 
 
 class ConfigMapVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The entries of a config map, as files."""
 
     name: Annotated[str | None, Schema(facts={"default": ""})] = None
     optional: bool | None = None
@@ -40,16 +50,20 @@ class ConfigMapVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class ContainerDiskSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk inside an OCI image; changes are lost when the machine stops."""
 
     image: str
+    """Reference of the image, which holds one disk under `/disk`."""
     image_pull_policy: str | None = None
+    """`Always`, `IfNotPresent` or `Never`."""
     image_pull_secret: str | None = None
+    """Secret with the registry's credentials."""
     path: str | None = None
+    """The disk's path in the image, where `/disk` holds several."""
 
 
 class ContainerPathVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A directory of the launcher's container."""
 
     path: Annotated[
         str,
@@ -61,50 +75,58 @@ class ContainerPathVolumeSource(Model, frozen=True, kw_only=True):
             facts={"maxLength": 4096},
         ),
     ]
+    """Absolute path, without `..`."""
     read_only: Annotated[bool | None, Schema(rules=("self == true",), facts={"default": True})] = None
+    """Always true."""
 
 
 class DataVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A claim that a DataVolume fills."""
 
     hotpluggable: bool | None = None
+    """Whether the disk may be taken out while the guest runs."""
     name: str
+    """Name of the DataVolume and of its claim."""
 
 
 class DownwardAPIVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Facts about the machine, as files."""
 
     fields: tuple[DownwardAPIVolumeFile, ...] | None = None
     volume_label: str | None = None
 
 
 class DownwardMetricsVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A small disk with measurements of the host."""
 
 
 class EmptyDiskSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """An empty disk that lives as long as the machine runs."""
 
     capacity: QuantityValue
+    """Its size."""
 
 
 class EphemeralVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A claim that is only read; changes are lost when the machine stops."""
 
     persistent_volume_claim: PodPersistentVolumeClaimVolumeSource | None = None
 
 
 class HostDisk(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A disk image on the node."""
 
     capacity: QuantityValue | None = None
+    """Size of a disk that is created."""
     path: str
+    """Absolute path on the node."""
     shared: bool | None = None
     type: str
+    """`Disk` (it must be there) or `DiskOrCreate`."""
 
 
 class MemoryDumpVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A claim that takes a dump of the guest's memory."""
 
     claim_name: str
     hotpluggable: bool | None = None
@@ -112,15 +134,18 @@ class MemoryDumpVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class PersistentVolumeClaimVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A claim, as the guest's disk."""
 
     claim_name: str
+    """Name of the claim, in the machine's namespace."""
     hotpluggable: bool | None = None
+    """Whether the disk may be taken out while the guest runs."""
     read_only: bool | None = None
+    """Whether the guest may only read."""
 
 
 class SecretVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The entries of a secret, as files."""
 
     optional: bool | None = None
     secret_name: str | None = None
@@ -128,20 +153,20 @@ class SecretVolumeSource(Model, frozen=True, kw_only=True):
 
 
 class ServiceAccountVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The token of a service account, as files."""
 
     service_account_name: str | None = None
 
 
 class SysprepSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """Answer files for a Windows setup, from a config map or a secret."""
 
     config_map: LocalObjectReference | None = None
     secret: LocalObjectReference | None = None
 
 
 class Volume(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """One volume with exactly one source; a disk or file system of the same name shows it to the guest."""
 
     cloud_init_config_drive: CloudInitConfigDriveSource | None = None
     cloud_init_no_cloud: CloudInitNoCloudSource | None = None
@@ -163,7 +188,7 @@ class Volume(Model, frozen=True, kw_only=True):
 
 
 class UtilityVolume(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """A claim that controllers attach to the launcher, not to the guest."""
 
     claim_name: str
     name: str
@@ -172,7 +197,7 @@ class UtilityVolume(Model, frozen=True, kw_only=True):
 
 
 class HotplugVolumeSource(Model, frozen=True, kw_only=True):
-    """Undocumented."""
+    """The source of a volume that is added to a running guest."""
 
     data_volume: DataVolumeSource | None = None
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
