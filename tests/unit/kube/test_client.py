@@ -1,7 +1,6 @@
 """The client against HTTP: paths, bodies, errors, watches."""
 
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
@@ -10,9 +9,10 @@ from anyvisor.kube.client import Client, EventType, PatchType, Propagation
 from anyvisor.kube.config import ClientConfig
 from anyvisor.kube.http import HttpTransport
 from anyvisor.kube.resources import NODES, PODS, VMS, Resource
+from tests.fakekube import FakeServer
 
 
-async def test_verbs_reach_the_right_path_with_the_right_body(server: Any, client: Client) -> None:
+async def test_verbs_reach_the_right_path_with_the_right_body(server: FakeServer, client: Client) -> None:
     created = await client.create(PODS, {"metadata": {"name": "a", "namespace": "default"}})
     assert created["metadata"]["resourceVersion"] == "101"
     await client.patch(PODS, "a", "default", {"status": {"phase": "Running"}}, subresource="status")
@@ -76,7 +76,7 @@ def test_a_path_that_would_mean_something_else_is_refused(namespace: str | None,
     ],
 )
 async def test_errors_have_the_type_of_their_meaning(
-    server: Any, client: Client, code: int, reason: str, kind: type[errors.ApiError]
+    server: FakeServer, client: Client, code: int, reason: str, kind: type[errors.ApiError]
 ) -> None:
     status = {
         "kind": "Status",
@@ -91,7 +91,7 @@ async def test_errors_have_the_type_of_their_meaning(
     assert (caught.value.message, caught.value.causes) == ("because", [{"field": "f"}])
 
 
-async def test_a_throttled_request_is_sent_again_when_the_server_says_when(server: Any, client: Client) -> None:
+async def test_a_throttled_request_is_sent_again_when_the_server_says_when(server: FakeServer, client: Client) -> None:
     server.put("nodes", "n", "")
     server.failures.append((429, {"reason": "TooManyRequests"}, {"retry-after": "0"}))
     assert (await client.get(NODES, "n"))["metadata"]["name"] == "n"
@@ -108,7 +108,7 @@ async def test_nobody_there_is_unreachable() -> None:
     await transport.close()
 
 
-async def test_lists_come_in_pages(server: Any, client: Client) -> None:
+async def test_lists_come_in_pages(server: FakeServer, client: Client) -> None:
     for number in range(5):
         server.put("pods", f"p{number}")
     pages = [page async for page in client.list_pages(PODS, page_size=2)]
@@ -116,7 +116,7 @@ async def test_lists_come_in_pages(server: Any, client: Client) -> None:
     assert pages[-1].resource_version == "105"
 
 
-async def test_a_watch_yields_events_and_bookmarks(server: Any, client: Client) -> None:
+async def test_a_watch_yields_events_and_bookmarks(server: FakeServer, client: Client) -> None:
     server.put("pods", "a")
     async with aclosing(client.watch(PODS, resource_version="100", labels="x=y")) as events:
         first = await anext(events)
@@ -133,13 +133,13 @@ async def test_a_watch_yields_events_and_bookmarks(server: Any, client: Client) 
 @pytest.mark.parametrize(
     "garbage", [b"{]\n", b'{"type":"ADDED"}\n', b'{"type":"NEW","object":{}}\n', b'{"type":1,"object":{}}\n']
 )
-async def test_what_is_no_event_is_an_error_with_a_cause(server: Any, client: Client, garbage: bytes) -> None:
+async def test_what_is_no_event_is_an_error_with_a_cause(server: FakeServer, client: Client, garbage: bytes) -> None:
     server.garbage = garbage
     with pytest.raises(errors.ServerError, match="an event of a watch"):
         _ = [event async for event in client.watch(PODS)]
 
 
-async def test_an_error_event_is_raised(server: Any, client: Client) -> None:
+async def test_an_error_event_is_raised(server: FakeServer, client: Client) -> None:
     server.compacted, server.gone_as_event = 100, True
     with pytest.raises(errors.Gone):
         _ = [event async for event in client.watch(PODS, resource_version="5")]

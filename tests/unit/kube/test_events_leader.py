@@ -1,11 +1,11 @@
 """The event recorder and leader election, over HTTP."""
 
 import asyncio
-from typing import Any
 
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import BURST, SIMILAR, EventKey, EventKind, EventRecorder, FloodFilter, Reference
 from anyvisor.kube.leader import Elector, Terms
+from tests.fakekube import FakeServer
 
 POD = Reference("v1", "Pod", "default", "a", "uid-a")
 QUICK = Terms(duration=1, renew=0.05, deadline=0.5, retry=0.02)
@@ -15,7 +15,7 @@ def key(message: str, reason: str = "R") -> EventKey:
     return EventKey(POD, EventKind.WARNING, reason, message)
 
 
-async def test_a_repeated_event_is_one_event_with_a_count(server: Any, client: Client) -> None:
+async def test_a_repeated_event_is_one_event_with_a_count(server: FakeServer, client: Client) -> None:
     def counted() -> int:
         return sum(event["count"] for event in server.objects["events"].values())
 
@@ -36,7 +36,7 @@ async def test_a_repeated_event_is_one_event_with_a_count(server: Any, client: C
     assert found[1]["source"] == {"component": "controller", "host": "host-1"}
 
 
-async def test_a_namespace_that_is_gone_does_not_stop_the_recorder(server: Any, client: Client) -> None:
+async def test_a_namespace_that_is_gone_does_not_stop_the_recorder(server: FakeServer, client: Client) -> None:
     server.failures.append((403, {"reason": "Forbidden", "message": "being terminated"}, {}))
     async with EventRecorder(client, "controller") as events:
         events.record(POD, EventKind.NORMAL, "First", "x")
@@ -64,7 +64,7 @@ def test_an_object_has_a_budget_that_grows_back() -> None:
     assert flood.admit(key("m"), 301.0) == key("m")
 
 
-async def test_one_candidate_leads_and_the_other_follows_when_it_leaves(server: Any, client: Client) -> None:
+async def test_one_candidate_leads_and_the_other_follows_when_it_leaves(server: FakeServer, client: Client) -> None:
     order: list[str] = []
     leave, led = asyncio.Event(), asyncio.Event()
 
@@ -89,7 +89,7 @@ async def test_one_candidate_leads_and_the_other_follows_when_it_leaves(server: 
     assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("", 1)
 
 
-async def test_a_leader_that_lost_its_lease_stops_leading(server: Any, client: Client) -> None:
+async def test_a_leader_that_lost_its_lease_stops_leading(server: FakeServer, client: Client) -> None:
     leading, stopped = asyncio.Event(), asyncio.Event()
 
     async def lead() -> None:
@@ -109,7 +109,7 @@ async def test_a_leader_that_lost_its_lease_stops_leading(server: Any, client: C
     assert server.objects["leases"]["default/lease"]["spec"]["holderIdentity"] == "thief"
 
 
-async def test_the_lease_of_a_dead_leader_runs_out(server: Any, client: Client) -> None:
+async def test_the_lease_of_a_dead_leader_runs_out(server: FakeServer, client: Client) -> None:
     server.put("leases", "lease", spec={"holderIdentity": "dead", "leaseDurationSeconds": 1})
     led = asyncio.Event()
 

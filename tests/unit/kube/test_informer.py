@@ -1,7 +1,6 @@
 """The reflector's traps, against a server that misbehaves."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from anyvisor.kube.client import Client
 from anyvisor.kube.informer import Informer
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.resources import PODS
+from tests.fakekube import FakeServer
 
 Heard = list[tuple[str, str]]
 
@@ -37,7 +37,7 @@ class Ear:
 
 
 @pytest.mark.parametrize("watch_list", [True, False])
-async def test_objects_come_by_watch_list_or_by_list(server: Any, client: Client, watch_list: bool) -> None:
+async def test_objects_come_by_watch_list_or_by_list(server: FakeServer, client: Client, watch_list: bool) -> None:
     server.watch_list = watch_list
     server.put("pods", "a")
     server.put("pods", "b")
@@ -57,7 +57,7 @@ async def test_objects_come_by_watch_list_or_by_list(server: Any, client: Client
     assert len(lists) == (0 if watch_list else 1)
 
 
-async def test_the_store_is_published_once_at_the_bookmark(server: Any, client: Client) -> None:
+async def test_the_store_is_published_once_at_the_bookmark(server: FakeServer, client: Client) -> None:
     for name in "abc":
         server.put("pods", name)
     sizes: list[int] = []
@@ -68,7 +68,7 @@ async def test_the_store_is_published_once_at_the_bookmark(server: Any, client: 
 
 
 async def test_a_server_that_ignores_watch_lists_is_found_out(
-    server: Any, client: Client, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "INITIAL_IDLE", 0.05)
     server.ignore_watch_list = True
@@ -78,7 +78,7 @@ async def test_a_server_that_ignores_watch_lists_is_found_out(
         assert [found.meta.name for found in pods.values()] == ["a"]
 
 
-async def test_a_broken_watch_goes_on_where_it_was(server: Any, client: Client) -> None:
+async def test_a_broken_watch_goes_on_where_it_was(server: FakeServer, client: Client) -> None:
     server.put("pods", "a")
     ear = Ear()
     async with Informer(client, PODS) as pods:
@@ -92,7 +92,7 @@ async def test_a_broken_watch_goes_on_where_it_was(server: Any, client: Client) 
     assert versions == [None, "101"]
 
 
-async def test_a_bookmark_moves_the_resource_version(server: Any, client: Client) -> None:
+async def test_a_bookmark_moves_the_resource_version(server: FakeServer, client: Client) -> None:
     async with Informer(client, PODS) as pods:
         await pods.synced.wait()
         server.bookmark("pods")
@@ -102,7 +102,7 @@ async def test_a_bookmark_moves_the_resource_version(server: Any, client: Client
 
 
 @pytest.mark.parametrize("as_event", [True, False])
-async def test_after_gone_a_new_list_tells_what_was_missed(server: Any, client: Client, as_event: bool) -> None:
+async def test_after_gone_a_new_list_tells_what_was_missed(server: FakeServer, client: Client, as_event: bool) -> None:
     server.gone_as_event = as_event
     server.put("pods", "a")
     server.put("pods", "b")
@@ -121,7 +121,9 @@ async def test_after_gone_a_new_list_tells_what_was_missed(server: Any, client: 
         assert pods.last_error is None
 
 
-async def test_failures_are_slowed_down_and_told(server: Any, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failures_are_slowed_down_and_told(
+    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pauses: list[float] = []
 
     def pause(_backoff: Backoff) -> float:
@@ -136,7 +138,7 @@ async def test_failures_are_slowed_down_and_told(server: Any, client: Client, mo
     assert len(pauses) == 3
 
 
-async def test_a_handler_that_raises_ends_the_informer(server: Any, client: Client) -> None:
+async def test_a_handler_that_raises_ends_the_informer(server: FakeServer, client: Client) -> None:
     server.put("pods", "a")
 
     def broken(_old: CachedObject | None, _new: CachedObject | None) -> None:
@@ -149,7 +151,7 @@ async def test_a_handler_that_raises_ends_the_informer(server: Any, client: Clie
     assert caught.group_contains(ZeroDivisionError)
 
 
-async def test_a_late_handler_hears_what_is_there(server: Any, client: Client) -> None:
+async def test_a_late_handler_hears_what_is_there(server: FakeServer, client: Client) -> None:
     server.put("pods", "a")
     ear = Ear()
     async with Informer(client, PODS) as pods:

@@ -1,0 +1,194 @@
+"""The scheduler's loop: watches pods and nodes, binds what has a place, and says why where nothing has.
+
+One pod at a time, as each placement changes the ground for the next. A placement counts as soon as the API
+server accepted the binding, before the watch shows it.
+"""
+
+import logging
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import msgspec
+
+from anyvisor.api.meta import Json
+from anyvisor.embedded.scheduler.decide import Placement, decide
+from anyvisor.embedded.scheduler.views import Cluster, Node, Pod
+from anyvisor.kube import errors
+from anyvisor.kube.client import Client, PatchType
+from anyvisor.kube.events import EventKind, EventRecorder, reference
+from anyvisor.kube.informer import Informer
+from anyvisor.kube.objects import CachedObject
+from anyvisor.kube.queue import WorkQueue
+from anyvisor.kube.resources import NAMESPACES, NODES, PODS
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "default-scheduler"
+"""Value of `spec.schedulerName` of the pods that are ours; the API's default."""
+
+Key = tuple[str, str]
+V = TypeVar("V", Pod, Node)
+
+
+class Scheduler:
+    """One scheduler; `run` works until it is cancelled."""
+
+    def __init__(self, client: Client, events: EventRecorder) -> None:
+        self._client = client
+        self._events = events
+        self._cluster = Cluster()
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._pods = Informer(client, PODS)
+        self._nodes = Informer(client, NODES)
+        self._namespaces = Informer(client, NAMESPACES)
+        self._waiting: set[Key] = set()
+        """Pods that no node would do for; tried again when something gives room."""
+        self._assumed: set[Key] = set()
+        """Pods that we bound and whose binding the watch has not shown yet."""
+
+    async def run(self) -> None:
+        """Watch and place; raises what breaks an informer."""
+        async with AsyncExitStack() as stack:
+            for informer, handler in (
+                (self._namespaces, self._namespace_changed),
+                (self._nodes, self._node_changed),
+                (self._pods, self._pod_changed),
+            ):
+                await stack.enter_async_context(informer)
+                await informer.synced.wait()
+                informer.on_change(handler)
+            await self._queue.run(self._place)
+
+    def _namespace_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        if new is not None:
+            self._cluster.namespaces[new.meta.name] = new.meta.labels or {}
+        elif old is not None:
+            self._cluster.namespaces.pop(old.meta.name, None)
+
+    def _node_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        if new is None:
+            if old is not None:
+                self._cluster.drop_node(old.meta.name)
+            return
+        node = _read(new, Node)
+        if node is None:
+            return
+        known = self._cluster.nodes.get(node.name)
+        if known is None or _ground(known.node) != _ground(node):
+            self._cluster.set_node(node)
+            self._retry_waiting()
+
+    def _pod_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        found = new or old
+        pod = _read(found, Pod) if found is not None else None
+        if pod is None:
+            return
+        if new is None or pod.over:
+            self._forget(pod.key)
+        elif pod.spec.node_name:
+            self._assumed.discard(pod.key)
+            self._waiting.discard(pod.key)
+            self._cluster.put(pod, pod.spec.node_name)
+        elif pod.key not in self._assumed:
+            self._queue.add(pod.key)
+
+    def _forget(self, key: Key) -> None:
+        self._assumed.discard(key)
+        self._waiting.discard(key)
+        if self._cluster.take(key):
+            self._retry_waiting()
+
+    def _retry_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for key in waiting:
+            self._queue.add(key)
+
+    async def _place(self, key: Key) -> None:
+        found = self._pods.get(*key)
+        pod = _read(found, Pod) if found is not None else None
+        if found is None or pod is None or key in self._assumed or not _is_open(pod):
+            return
+        if pod.spec.scheduler_name not in ("", NAME):
+            await self._refuse(found, pod, _no_such_scheduler(pod))
+            return
+        if pod.spec.scheduling_gates:
+            return
+        answer = decide(pod, self._cluster)
+        if isinstance(answer, Placement):
+            await self._bind(found, pod, answer.node)
+        else:
+            self._waiting.add(key)
+            await self._refuse(found, pod, answer.message)
+
+    async def _bind(self, found: CachedObject, pod: Pod, node: str) -> None:
+        namespace, name = pod.key
+        binding: Json = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": pod.metadata.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self._assumed.add(pod.key)
+        self._cluster.put(pod, node)
+        try:
+            await self._client.create(PODS, binding, namespace, name=name, subresource="binding")
+        except errors.ApiError as error:
+            self._unassume(pod.key)
+            if isinstance(error, errors.NotFound):
+                return
+            raise
+        message = f"Successfully assigned {namespace}/{name} to {node}"
+        self._events.record(reference(PODS, found), EventKind.NORMAL, "Scheduled", message)
+
+    def _unassume(self, key: Key) -> None:
+        """Take back an assumed placement, unless the watch showed meanwhile that it is real."""
+        if key in self._assumed:
+            self._assumed.discard(key)
+            self._cluster.take(key)
+
+    async def _refuse(self, found: CachedObject, pod: Pod, message: str) -> None:
+        """Write on the pod why it waits, once for each sentence."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        before = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
+        if before is not None and (before.status, before.message) == ("False", message):
+            return
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": now if before is None or before.status != "False" else before.last_transition_time,
+        }
+        namespace, name = pod.key
+        patch: Json = {"status": {"conditions": [condition]}}
+        try:
+            await self._client.patch(PODS, name, namespace, patch, PatchType.STRATEGIC, subresource="status")
+        except errors.NotFound:
+            return
+        self._events.record(reference(PODS, found), EventKind.WARNING, "FailedScheduling", message)
+
+
+def _is_open(pod: Pod) -> bool:
+    return not pod.spec.node_name and not pod.over and pod.metadata.deletion_timestamp is None
+
+
+def _no_such_scheduler(pod: Pod) -> str:
+    return (
+        f"no scheduler named {pod.spec.scheduler_name!r} runs here: "
+        f"leave spec.schedulerName empty or set it to {NAME!r}."
+    )
+
+
+def _ground(node: Node) -> tuple[Mapping[str, str], object, object, bool]:
+    """What of a node can change a decision; a heartbeat changes none of it."""
+    return (node.labels, node.spec, node.status.allocatable, node.not_ready)
+
+
+def _read(obj: CachedObject, view: type[V]) -> V | None:
+    try:
+        return obj.decode(view)
+    except msgspec.ValidationError as error:
+        log.error("%s/%s cannot be read and is left alone: %s", *obj.key, error)
+        return None
