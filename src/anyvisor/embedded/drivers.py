@@ -1,0 +1,57 @@
+"""The drivers that are installed here, found by entry point; nothing of a driver is imported before it is named."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
+from types import ModuleType
+from typing import Any, cast
+
+import yaml
+
+from anyvisor.hri.kit.driver import Driver
+
+_GROUP = "anyvisor.drivers"
+# It boots nothing, and is offered only to those who ask for it by name.
+_HIDDEN = "fake"
+
+
+class DriverError(Exception):
+    """A driver is not installed, or its package is not complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverPackage:
+    """An installed driver: its manifest as a document, and how to make and to serve it."""
+
+    name: str
+    manifest: dict[str, Any]
+    driver: Callable[[], Driver]
+
+
+def installed() -> list[str]:
+    """Names of the drivers that run guests."""
+    return sorted(entry.name for entry in entry_points(group=_GROUP) if entry.name != _HIDDEN)
+
+
+def load(name: str) -> DriverPackage:
+    """Import a driver's package.
+
+    Raises:
+        DriverError: there is none of that name, or it lacks its manifest or its driver.
+    """
+    entry = _entry(name)
+    try:
+        module = cast("ModuleType", entry.load())
+        text = files(module).joinpath("manifest.yaml").read_text(encoding="utf-8")
+        return DriverPackage(name, cast("dict[str, Any]", yaml.safe_load(text)), module.create_driver)
+    except (ImportError, AttributeError, OSError, yaml.YAMLError) as error:
+        raise DriverError(f"driver {name} is not complete: {error}") from error
+
+
+def _entry(name: str) -> EntryPoint:
+    for entry in entry_points(group=_GROUP):
+        if entry.name == name:
+            return entry
+    known = ", ".join(sorted(entry.name for entry in entry_points(group=_GROUP)))
+    raise DriverError(f"there is no driver {name} (installed: {known or 'none'})")
