@@ -1,0 +1,1 @@
+"""The drivers that ship with Anyvisor, each behind the HRI."""

@@ -1,0 +1,101 @@
+"""Consoles and the small devices: guest agent port, balloon, random numbers, panic."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from anyvisor.drivers.qemu.translate import addresses
+from anyvisor.drivers.qemu.translate.draft import Draft, Json
+from anyvisor.hri.v1.machine_spec_pb2 import Console, Device
+from anyvisor.hri.v1.types_pb2 import Endpoint
+
+ISA_SERIAL_PORTS: Final = 4
+AGENT_PORT: Final = "agent0"
+"""Id of the guest agent's port: only a port with an id reports that somebody opened it."""
+
+
+def add_consoles(draft: Draft, consoles: Sequence[Console]) -> None:
+    """Serial consoles: all output goes to the log, and the endpoint serves one client."""
+    serial = 0
+    for index, console in enumerate(consoles):
+        path = f"consoles[{index}]"
+        if console.kind == Console.KIND_VIRTIO:
+            draft.refuse("CAP_NO", f"{path}.kind", "virtio consoles are not supported; use a serial one")
+            continue
+        if serial == ISA_SERIAL_PORTS:
+            draft.refuse("LIMIT_EXCEEDED", path, f"a machine has at most {ISA_SERIAL_PORTS} serial consoles")
+            continue
+        chardev = f"console-{console.id}"
+        draft.option("chardev", _console_chardev(draft, console, chardev))
+        draft.device(chardev, "isa-serial", {}, {"chardev": chardev, "index": serial})
+        serial += 1
+
+
+def _console_chardev(draft: Draft, console: Console, chardev: str) -> str:
+    if console.closed:
+        text = f"null,id={chardev}"
+    else:
+        endpoint = Endpoint(
+            id=f"console/{console.id}",
+            purpose=Endpoint.PURPOSE_CONSOLE,
+            protocol="raw",
+            protocol_version="1",
+            exclusive=True,
+            device_id=console.id,
+        )
+        text = f"socket,id={chardev},fd={draft.listen(endpoint)},server=on,wait=off"
+    if console.log_handle:
+        text += f",logfile={draft.fdset(console.log_handle)},logappend=on"
+    return text
+
+
+def add_devices(draft: Draft, devices: Sequence[Device]) -> None:
+    """Devices with a fixed slot; at most one of each kind."""
+    seen: set[str] = set()
+    for index, device in enumerate(devices):
+        kind = device.WhichOneof("kind")
+        path = f"devices[{index}]"
+        if kind in seen:
+            draft.refuse("LIMIT_EXCEEDED", path, f"a machine has at most one {kind} device")
+            continue
+        if kind is not None:
+            seen.add(kind)
+        match kind:
+            case "balloon":
+                _add_balloon(draft, device)
+            case "rng":
+                draft.json("object", {"qom-type": "rng-random", "id": "entropy", "filename": "/dev/urandom"})
+                draft.device(
+                    f"device-{device.id}", "virtio-rng-pci-non-transitional", addresses.fixed("rng"), {"rng": "entropy"}
+                )
+            case "panic":
+                draft.device(f"device-{device.id}", "pvpanic-pci", addresses.fixed("panic"))
+            case "guest_agent_port":
+                _add_agent_port(draft)
+            case other:
+                draft.refuse("CAP_NO", f"{path}.{other}", f"{other or 'an empty device'} is not supported")
+
+
+def _add_balloon(draft: Draft, device: Device) -> None:
+    properties: dict[str, Json] = {
+        "deflate-on-oom": True,
+        "free-page-reporting": device.balloon.free_page_reporting,
+    }
+    draft.device(f"device-{device.id}", "virtio-balloon-pci-non-transitional", addresses.fixed("balloon"), properties)
+
+
+def _add_agent_port(draft: Draft) -> None:
+    endpoint = Endpoint(
+        id="guest-agent",
+        purpose=Endpoint.PURPOSE_GUEST_AGENT,
+        protocol="guest-agent+json",
+        protocol_version="1",
+        exclusive=True,
+    )
+    draft.option("chardev", f"socket,id=guest-agent,fd={draft.listen(endpoint)},server=on,wait=off")
+    draft.device("serial-bus", "virtio-serial-pci-non-transitional", addresses.fixed("serial"))
+    draft.device(
+        AGENT_PORT,
+        "virtserialport",
+        {"bus": "serial-bus.0", "nr": 1},
+        {"chardev": "guest-agent", "name": "org.qemu.guest_agent.0"},
+    )

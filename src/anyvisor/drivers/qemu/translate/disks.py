@@ -1,0 +1,183 @@
+"""Disks: an explicit chain of block nodes over descriptors, and the device in front of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from anyvisor.drivers.qemu.translate import addresses
+from anyvisor.drivers.qemu.translate.draft import Draft, Json
+from anyvisor.hri.v1.machine_spec_pb2 import Disk, VolumeHandle
+from anyvisor.hri.v1.types_pb2 import DeviceState
+
+FORMATS: Final = {VolumeHandle.Layer.FORMAT_RAW: "raw", VolumeHandle.Layer.FORMAT_QCOW2: "qcow2"}
+ON_ERROR: Final = {
+    Disk.ON_ERROR_UNSPECIFIED: ("stop", "stop"),
+    Disk.ON_ERROR_STOP: ("stop", "stop"),
+    Disk.ON_ERROR_REPORT: ("report", "report"),
+    Disk.ON_ERROR_IGNORE: ("ignore", "ignore"),
+    Disk.ON_ERROR_STOP_WHEN_FULL: ("enospc", "report"),
+}
+"""What a write and a read error do (werror, rerror)."""
+SATA_PORTS: Final = 6
+SCSI_TARGETS: Final = 255
+MAX_LAYERS: Final = 32
+VIRTIO_SERIAL_BYTES: Final = 20
+
+
+def add_disks(draft: Draft, disks: Sequence[Disk], buses: Mapping[str, int], boot: Mapping[str, int]) -> None:
+    """All disks of the machine. `buses`: bus of each virtio disk; `boot`: boot index by device id."""
+    if any(disk.bus == Disk.BUS_SCSI for disk in disks):
+        draft.device("scsi0", "virtio-scsi-pci-non-transitional", addresses.fixed("scsi"))
+    taken: dict[Disk.Bus, int] = {Disk.BUS_SATA: 0, Disk.BUS_SCSI: 0}
+    for index, disk in enumerate(disks):
+        path = f"disks[{index}]"
+        if not _check(draft, disk, path):
+            continue
+        node = _chain(draft, disk, index, path) if disk.HasField("volume") else None
+        if disk.bus in taken:
+            position = taken[disk.bus]
+            taken[disk.bus] += 1
+            _add_attached(draft, disk, position, node, boot.get(disk.id), path)
+        else:
+            _add_virtio(draft, disk, buses[disk.id], node, boot.get(disk.id), path)
+
+
+def is_virtio(disk: Disk) -> bool:
+    """Whether the disk is a PCI device of its own."""
+    return disk.bus in (Disk.BUS_UNSPECIFIED, Disk.BUS_VIRTIO)
+
+
+def _check(draft: Draft, disk: Disk, path: str) -> bool:
+    before = len(draft.refusals)
+    if disk.kind == Disk.KIND_LUN:
+        draft.refuse("CAP_NO", f"{path}.kind", "passing a LUN through is not supported; use a disk", have="lun")
+    if disk.bus == Disk.BUS_USB:
+        draft.refuse("CAP_NO", f"{path}.bus", "disks on USB are not supported; use virtio, sata or scsi", have="usb")
+    if disk.kind == Disk.KIND_CDROM and is_virtio(disk):
+        draft.refuse("CAP_NO", f"{path}.bus", "there are no CD-ROM drives on virtio; use sata or scsi", have="virtio")
+    if not disk.HasField("volume") and disk.kind != Disk.KIND_CDROM:
+        draft.refuse("FIELD_MISSING", f"{path}.volume", "only a CD-ROM drive can be empty; name a volume")
+    if disk.HasField("volume") and not 1 <= len(disk.volume.layers) <= MAX_LAYERS:
+        draft.refuse("LIMIT_EXCEEDED", f"{path}.volume.layers", f"a volume has 1 to {MAX_LAYERS} layers")
+    for number, layer in enumerate(disk.volume.layers):
+        if layer.format not in FORMATS:
+            draft.refuse("FIELD_MISSING", f"{path}.volume.layers[{number}].format", "the format must be recorded")
+    return len(draft.refusals) == before
+
+
+def _chain(draft: Draft, disk: Disk, index: int, path: str) -> str:
+    """The block nodes from the lowest layer up; returns the name of the top one.
+
+    Each qcow2 layer's `backing` is stated, also where there is none (null), so that QEMU never follows a name that
+    stands inside an image.
+    """
+    layers = disk.volume.layers
+    below: str | None = None
+    for number in range(len(layers) - 1, -1, -1):
+        layer = layers[number]
+        name = f"disk{index}-{number}"
+        top = number == 0
+        read_only = layer.read_only or not top or disk.read_only or disk.kind == Disk.KIND_CDROM
+        direct = _direct(draft, disk, path) if top else layer.direct
+        common: dict[str, Json] = {
+            "read-only": read_only,
+            "discard": "ignore" if read_only else "unmap",
+            "cache": {"direct": direct, "no-flush": False},
+        }
+        draft.json("blockdev", {"node-name": f"{name}-file", **_storage(draft, disk, layer), **common})
+        node: dict[str, Json] = {"node-name": name, "driver": FORMATS[layer.format], "file": f"{name}-file", **common}
+        if layer.format == VolumeHandle.Layer.FORMAT_QCOW2:
+            node["backing"] = below
+        elif below is not None:
+            draft.refuse("VALUE_INVALID", f"{path}.volume.layers[{number}].format", "a raw layer has none below it")
+        draft.json("blockdev", node)
+        below = name
+    assert below is not None
+    return below
+
+
+def _storage(draft: Draft, disk: Disk, layer: VolumeHandle.Layer) -> dict[str, Json]:
+    return {
+        "driver": "host_device" if layer.block_device else "file",
+        "filename": draft.fdset(layer.handle),
+        "auto-read-only": False,
+        "aio": "native" if disk.io == Disk.IO_NATIVE and layer.direct else "threads",
+        "locking": "on",
+    }
+
+
+def _direct(draft: Draft, disk: Disk, path: str) -> bool:
+    """Whether the top layer bypasses the host's page cache; it can only if the agent opened it so."""
+    possible = disk.volume.layers[0].direct
+    if disk.cache == Disk.CACHE_NONE and not possible:
+        draft.refuse(
+            "VALUE_UNAVAILABLE",
+            f"{path}.cache",
+            "the volume's file system cannot bypass the page cache (O_DIRECT); use writethrough or writeback",
+            have="page cache",
+            want="none",
+        )
+    if disk.io == Disk.IO_NATIVE and not possible:
+        draft.refuse("VALUE_UNAVAILABLE", f"{path}.io", "native I/O needs a volume that bypasses the page cache")
+    return possible and disk.cache in (Disk.CACHE_UNSPECIFIED, Disk.CACHE_NONE)
+
+
+def _common_properties(draft: Draft, disk: Disk, node: str | None, boot_index: int | None) -> dict[str, Json]:
+    write_error, read_error = ON_ERROR[disk.on_error]
+    writethrough = disk.cache == Disk.CACHE_WRITETHROUGH or (
+        disk.cache == Disk.CACHE_UNSPECIFIED and not (node and disk.volume.layers[0].direct)
+    )
+    size = disk.block_size
+    return {
+        "drive": node,
+        "bootindex": boot_index,
+        "serial": disk.serial or None,
+        "werror": write_error if node else None,
+        "rerror": read_error if node else None,
+        "write-cache": "off" if writethrough else "on",
+        "share-rw": True if disk.shareable else None,
+        "logical_block_size": size.logical or None,
+        "physical_block_size": size.physical or None,
+        "discard_granularity": size.discard_granularity or None,
+    }
+
+
+def _add_virtio(draft: Draft, disk: Disk, bus: int, node: str | None, boot_index: int | None, path: str) -> None:
+    properties = _common_properties(draft, disk, node, boot_index)
+    properties["num-queues"] = disk.queues or None
+    if len(disk.serial.encode()) > VIRTIO_SERIAL_BYTES:
+        draft.note(
+            "VALUE_TRUNCATED",
+            f"{path}.serial",
+            f"the guest sees the first {VIRTIO_SERIAL_BYTES} bytes of the serial number on virtio",
+            have=disk.serial[:VIRTIO_SERIAL_BYTES],
+            want=disk.serial,
+        )
+    if disk.dedicated_io_thread:
+        draft.json("object", {"qom-type": "iothread", "id": f"io-{disk.id}"})
+        properties["iothread"] = f"io-{disk.id}"
+    draft.device(f"disk-{disk.id}", "virtio-blk-pci-non-transitional", addresses.behind(bus), properties)
+    draft.devices.append(DeviceState(id=disk.id, address=addresses.address(bus), state=DeviceState.STATE_PLUGGED))
+
+
+def _add_attached(draft: Draft, disk: Disk, position: int, node: str | None, boot_index: int | None, path: str) -> None:
+    """A disk on a controller: SATA (built into the board) or SCSI."""
+    sata = disk.bus == Disk.BUS_SATA
+    if position >= (SATA_PORTS if sata else SCSI_TARGETS):
+        draft.refuse("LIMIT_EXCEEDED", f"{path}.bus", f"at most {SATA_PORTS if sata else SCSI_TARGETS} disks per bus")
+        return
+    if disk.pci_address or disk.queues or disk.dedicated_io_thread:
+        draft.refuse("CAP_NO", path, "PCI address, queues and an I/O thread of its own are for virtio disks only")
+        return
+    kind = "cd" if disk.kind == Disk.KIND_CDROM else "hd"
+    properties = _common_properties(draft, disk, node, boot_index)
+    if kind == "cd":
+        properties["write-cache"] = None
+        properties["share-rw"] = None
+    where: dict[str, Json] = (
+        {"bus": f"ide.{position}", "unit": 0}
+        if sata
+        else {"bus": "scsi0.0", "channel": 0, "scsi-id": position, "lun": 0}
+    )
+    draft.device(f"disk-{disk.id}", f"{'ide' if sata else 'scsi'}-{kind}", where, properties)
+    place = f"sata:{position}" if sata else f"scsi:{position}"
+    draft.devices.append(DeviceState(id=disk.id, address=place, state=DeviceState.STATE_PLUGGED))

@@ -1,0 +1,23 @@
+"""What a translation must know of the node, found beforehand by the driver's probes."""
+
+from dataclasses import dataclass, field
+
+from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, Accelerator
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Facts of one QEMU binary on one node."""
+
+    emulator: str = "/usr/bin/qemu-system-x86_64"
+    """Absolute path in the launcher."""
+    profiles: frozenset[str] = frozenset()
+    """Machine types in full."""
+    default_profile: str = ""
+    """What the alias `q35` stands for."""
+    accelerators: tuple[Accelerator, ...] = (ACCELERATOR_EMULATION,)
+    """Those on which a guest really ran, the best first."""
+    reasons: dict[Accelerator, str] = field(default_factory=dict[Accelerator, str])
+    """Why an accelerator is not among them."""
+    cpu_models: frozenset[str] = frozenset()
+    """Named models that this binary knows."""
