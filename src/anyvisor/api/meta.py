@@ -135,6 +135,11 @@ class Status(Model, frozen=True, kw_only=True):
     code: int | None = None
 
 
+def to_json(model: Model) -> Json:
+    """A typed model as a JSON object: absent fields are left out, sequences are lists."""
+    return msgspec.json.decode(msgspec.json.encode(model), type=Json)
+
+
 def status_json(
     *,
     code: int,
@@ -155,7 +160,7 @@ def status_json(
     if reason:
         answer["reason"] = reason
     if details is not None:
-        answer["details"] = msgspec.to_builtins(details)
+        answer["details"] = to_json(details)
     answer["code"] = code
     return answer
 
