@@ -74,7 +74,7 @@ async def await_shim(launcher: Launcher, seconds: float = SOCKET_SECONDS) -> soc
     Raises:
         HandOverError: it ended, it took a plan before, or somebody else listens there.
     """
-    watch = linux.DirectoryWatch.open(launcher.directory)
+    watch = linux.Watch.open(launcher.directory)
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -108,7 +108,7 @@ def _proven(connection: socket.socket, launcher: Launcher) -> socket.socket:
     return connection
 
 
-async def _changed_or_ended(watch: linux.DirectoryWatch, launcher: Launcher) -> None:
+async def _changed_or_ended(watch: linux.Watch, launcher: Launcher) -> None:
     _refuse_ended(launcher)
     changed = asyncio.ensure_future(watch.changed())
     ended = asyncio.ensure_future(linux.readable(launcher.pidfd))

@@ -22,7 +22,7 @@ _O_PATH_FLAGS: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _IN_CREATE: Final = 0x100
 _IN_MOVED_TO: Final = 0x80
-_IN_ONLYDIR: Final = 0x01000000
+_IN_MODIFY: Final = 0x02
 _IN_NONBLOCK: Final = os.O_NONBLOCK
 _IN_CLOEXEC: Final = os.O_CLOEXEC
 
@@ -85,18 +85,18 @@ def unmount(target: str) -> None:
 
 
 @dataclass(slots=True)
-class DirectoryWatch:
-    """Tells when a name appears in a directory (inotify). To be closed."""
+class Watch:
+    """Tells when a name appears in a directory, or when a file is written to (inotify). To be closed."""
 
     descriptor: int
 
     @classmethod
-    def open(cls, directory: int) -> "DirectoryWatch":
-        """Watch the open directory."""
+    def open(cls, watched: int) -> "Watch":
+        """Watch an open directory or file."""
         descriptor = _checked(_libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC), "inotify_init1")
-        path = f"/proc/self/fd/{directory}".encode()
+        path = f"/proc/self/fd/{watched}".encode()
         try:
-            mask = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR
+            mask = _IN_CREATE | _IN_MOVED_TO | _IN_MODIFY
             _checked(_libc.inotify_add_watch(descriptor, path, mask), "inotify_add_watch")
         except BaseException:
             os.close(descriptor)
@@ -104,7 +104,7 @@ class DirectoryWatch:
         return cls(descriptor)
 
     async def changed(self) -> None:
-        """Wait until something was added since the last call."""
+        """Wait until something changed since the last call."""
         await readable(self.descriptor)
         with contextlib.suppress(BlockingIOError):
             os.read(self.descriptor, 65536)

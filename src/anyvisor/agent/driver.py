@@ -1,0 +1,171 @@
+"""The agent's connection to one driver: who it is, how it fares, what it says of its machines."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from anyvisor.hri.client import HriClient, outcome
+from anyvisor.hri.errors import DeadlineExceeded, DriverUnavailable, HriError
+from anyvisor.hri.v1.identity_pb2 import GetInfoResponse
+from anyvisor.hri.v1.machine_pb2 import Event
+from anyvisor.hri.v1.node_pb2 import NodeFacts
+from anyvisor.hri.v1.types_pb2 import MachineState, Operation
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+OPERATION_SECONDS: Final = 60.0
+LOST_EVENT_SECONDS: Final = 5.0
+"""An operation is asked for by id when no event told its end for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAddress:
+    """A driver that is installed on this node, and where it listens."""
+
+    name: str
+    hri_socket: str
+    fd_socket: str
+
+
+class DriverSession:
+    """One driver. `run` keeps the connection; `states` is what the driver last said of each machine.
+
+    `changed(machine_id)` is called for each machine that something was said of, and `restarted()` when the driver
+    that answers is another process than before: its descriptors are gone.
+    """
+
+    def __init__(
+        self,
+        address: DriverAddress,
+        *,
+        changed: Callable[[str], None],
+        restarted: Callable[[], None],
+        facts_changed: Callable[[], None],
+        client: HriClient | None = None,
+    ) -> None:
+        self.address = address
+        self.client = client or HriClient(address.hri_socket, address.fd_socket)
+        self.info: GetInfoResponse | None = None
+        self.facts: NodeFacts | None = None
+        self.problem = "the driver has not answered yet"
+        """Why it is not usable, as a sentence; empty when it is."""
+        self.states: dict[str, MachineState] = {}
+        self.synced = False
+        """Whether `states` is complete for the process `boot_id`."""
+        self.boot_id = ""
+        self._changed = changed
+        self._restarted = restarted
+        self._facts_changed = facts_changed
+        self._operations: dict[str, asyncio.Future[Operation]] = {}
+
+    async def run(self) -> None:
+        """Follow the driver until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_machines(), name=f"machines of {self.address.name}")
+                group.create_task(self._follow_node(), name=f"facts of {self.address.name}")
+        finally:
+            self.client.close()
+
+    @property
+    def usable(self) -> bool:
+        """Whether a machine can be started now."""
+        return not self.problem
+
+    async def _follow_node(self) -> None:
+        failures = 0
+        while True:
+            try:
+                self.info = await self.client.connect()
+                if self.info.driver != self.address.name:
+                    raise DriverUnavailable(
+                        f"driver {self.info.driver} answers at the socket of {self.address.name}; "
+                        "install the driver that the manifest names"
+                    )
+                async with aclosing(self.client.watch_node()) as stream:
+                    async for facts in stream:
+                        failures = 0
+                        self._take_facts(facts)
+            except HriError as error:
+                self._fail(error.message)
+            await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+            failures += 1
+
+    def _take_facts(self, facts: NodeFacts) -> None:
+        self.facts = facts
+        healthy = facts.health == NodeFacts.HEALTH_HEALTHY
+        said = next((c.message for c in facts.conditions if not c.status and c.message), "")
+        self.problem = "" if healthy else said or f"driver {self.address.name} says that it is not healthy"
+        self._facts_changed()
+        if healthy:
+            for machine_id in list(self.states):
+                self._changed(machine_id)
+
+    def _fail(self, message: str) -> None:
+        if self.problem != message:
+            log.warning("driver %s: %s", self.address.name, message)
+        self.problem = message
+        self._facts_changed()
+
+    async def _follow_machines(self) -> None:
+        staged: dict[str, MachineState] = {}
+        async with aclosing(self.client.events()) as events:
+            async for event in events:
+                if event.kind == Event.KIND_RESYNC:
+                    staged[event.machine_id] = event.state
+                elif event.kind == Event.KIND_SYNCED:
+                    self._resync(event.boot_id, staged)
+                    staged = {}
+                else:
+                    self._take(event)
+
+    def _resync(self, boot_id: str, states: dict[str, MachineState]) -> None:
+        another = bool(self.boot_id) and boot_id != self.boot_id
+        named = set(self.states) | set(states)
+        self.boot_id, self.states, self.synced = boot_id, states, True
+        if another:
+            self._restarted()
+        for machine_id in named:
+            self._changed(machine_id)
+
+    def _take(self, event: Event) -> None:
+        if event.kind == Event.KIND_STATE:
+            self.states[event.machine_id] = event.state
+        elif event.kind == Event.KIND_REMOVED:
+            self.states.pop(event.machine_id, None)
+        elif event.kind == Event.KIND_OPERATION:
+            waiter = self._operations.get(event.operation.id)
+            ended = event.operation.state != Operation.STATE_RUNNING
+            if waiter is not None and ended and not waiter.done():
+                waiter.set_result(event.operation)
+            return
+        self._changed(event.machine_id)
+
+    async def finished(self, operation: Operation, seconds: float = OPERATION_SECONDS) -> None:
+        """Wait for the end of an accepted operation; raises the HriError that it failed with."""
+        waiter: asyncio.Future[Operation] = asyncio.get_running_loop().create_future()
+        self._operations[operation.id] = waiter
+        try:
+            async with asyncio.timeout(seconds):
+                while operation.state == Operation.STATE_RUNNING:
+                    operation = await self._next_word(operation, waiter)
+        except TimeoutError as error:
+            raise DeadlineExceeded(
+                f"{operation.kind} of the machine did not end within {seconds:.0f} s; it may still go on"
+            ) from error
+        finally:
+            self._operations.pop(operation.id, None)
+        failure = outcome(operation)
+        if failure is not None:
+            raise failure
+
+    async def _next_word(self, operation: Operation, waiter: asyncio.Future[Operation]) -> Operation:
+        try:
+            async with asyncio.timeout(LOST_EVENT_SECONDS):
+                return await asyncio.shield(waiter)
+        except TimeoutError:
+            return await self.client.get_operation(operation.id)

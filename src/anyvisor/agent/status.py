@@ -1,0 +1,197 @@
+"""What a VMI's status says of its machine: pure, told the time.
+
+Phases, conditions and reasons are KubeVirt's (`kubevirt.io/v1`); sentences are ours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from anyvisor.api.meta import Json, Time, conditions, object_at, text_at, with_condition
+from anyvisor.hri.v1 import types_pb2 as hri
+
+SCHEDULED: Final = "Scheduled"
+RUNNING: Final = "Running"
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+FINAL: Final = frozenset({SUCCEEDED, FAILED})
+
+NODE_LABEL: Final = "kubevirt.io/nodeName"
+
+_ACCELERATORS: Final[dict[int, str]] = {
+    hri.ACCELERATOR_KVM: "kvm",
+    hri.ACCELERATOR_MSHV: "mshv",
+    hri.ACCELERATOR_EMULATION: "emulation",
+    hri.ACCELERATOR_NONE: "none",
+}
+_GOOD_ENDS: Final = frozenset(
+    {
+        hri.END_REASON_GUEST_SHUTDOWN,
+        hri.END_REASON_GUEST_REBOOT,
+        hri.END_REASON_REQUESTED_SHUTDOWN,
+        hri.END_REASON_MOVED,
+    }
+)
+_SENTENCES: Final[dict[int, str]] = {
+    hri.END_REASON_GUEST_SHUTDOWN: "the guest powered itself off",
+    hri.END_REASON_GUEST_REBOOT: "the guest rebooted, and this machine stops on a reboot",
+    hri.END_REASON_REQUESTED_SHUTDOWN: "the guest shut down as it was asked to",
+    hri.END_REASON_FORCED: "the guest was ended without a shutdown of its own",
+    hri.END_REASON_PANIC: "the guest's kernel panicked",
+    hri.END_REASON_WATCHDOG: "the guest's watchdog expired",
+    hri.END_REASON_VMM_EXITED: "the VMM ended with an error",
+    hri.END_REASON_VMM_KILLED: "the VMM was killed",
+    hri.END_REASON_OUT_OF_MEMORY: (
+        "the machine used more memory than its launcher may; raise the memory overhead of its class or of the VMI"
+    ),
+    hri.END_REASON_MOVED: "the guest moved to another node",
+    hri.END_REASON_INTERNAL_ERROR: "the VMM could not go on running the guest",
+    hri.END_REASON_UNKNOWN: "the guest is down, and nobody saw why",
+}
+_PAUSE_REASONS: Final[dict[int, tuple[str, str]]] = {
+    hri.PAUSE_REASON_IO_ERROR: ("PausedIOError", "the guest was paused as a disk reported an error"),
+    hri.PAUSE_REASON_MIGRATION: ("PausedByMigrationMonitor", "the guest was paused by its migration"),
+    hri.PAUSE_REASON_WATCHDOG: ("PausedByWatchdog", "the guest was paused as its watchdog expired"),
+    hri.PAUSE_REASON_INTERNAL_ERROR: ("PausedInternalError", "the VMM paused the guest after an error of its own"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What keeps a machine from its desired state: a CamelCase reason and a sentence."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known of a machine now. None and empty mean: say nothing about it."""
+
+    phase: str = ""
+    """The VMI's new phase."""
+    state: hri.MachineState | None = None
+    problem: Problem | None = None
+    hypervisor: Json | None = None
+    machine_type: str = ""
+    interfaces: Sequence[Json] | None = None
+    deleting: bool = False
+
+
+def final_phase(end: hri.MachineState, *, acpi: bool, grace: float) -> str:
+    """Succeeded or Failed, by how the guest ended."""
+    if end.end_reason in _GOOD_ENDS:
+        return SUCCEEDED
+    if end.end_reason == hri.END_REASON_FORCED:
+        return FAILED if acpi and grace > 0 else SUCCEEDED
+    # Down in an orderly way, while no client was connected that could have seen why.
+    orderly = end.phase == hri.PHASE_STOPPED
+    unseen = end.end_reason in (hri.END_REASON_UNKNOWN, hri.END_REASON_UNSPECIFIED)
+    return SUCCEEDED if orderly and unseen else FAILED
+
+
+def end_sentence(end: hri.MachineState) -> str:
+    """How the run ended, for a person."""
+    said = _SENTENCES.get(end.end_reason, _SENTENCES[hri.END_REASON_UNKNOWN])
+    return f"{said}: {end.message}" if end.message else said
+
+
+def hypervisor_status(
+    *, hypervisor_class: str, driver: str, version: str, minor: int, digest: str, accelerator: int
+) -> Json:
+    """`status.hypervisor`: what runs the machine."""
+    fields: Json = {
+        "class": hypervisor_class,
+        "driver": driver,
+        "driverVersion": version,
+        "hriMinor": minor,
+        "planDigest": digest,
+        "accelerator": _ACCELERATORS.get(accelerator, ""),
+    }
+    return {key: value for key, value in fields.items() if value}
+
+
+def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:
+    """The merge patch that brings the VMI's status up to `seen`; None when there is nothing to say.
+
+    It names the resourceVersion that it was made from, as lists (conditions) are replaced whole.
+    """
+    old = object_at(vmi, "status")
+    new: Json = {}
+    if seen.phase and seen.phase != old.get("phase"):
+        new["phase"] = seen.phase
+        new["phaseTransitionTimestamps"] = [
+            *(old.get("phaseTransitionTimestamps") or []),
+            {"phase": seen.phase, "phaseTransitionTimestamp": now},
+        ]
+    wanted = _conditions(vmi, seen, now)
+    if wanted != conditions(vmi):
+        new["conditions"] = wanted
+    if seen.hypervisor is not None:
+        merged = {**object_at(old, "hypervisor"), **seen.hypervisor}
+        if merged != old.get("hypervisor"):
+            new["hypervisor"] = merged
+    if seen.machine_type and text_at(old, "machine", "type") != seen.machine_type:
+        new["machine"] = {"type": seen.machine_type}
+    if seen.interfaces is not None and list(seen.interfaces) != (old.get("interfaces") or []):
+        new["interfaces"] = list(seen.interfaces)
+    if not new:
+        return None
+    return {"metadata": {"resourceVersion": text_at(vmi, "metadata", "resourceVersion")}, "status": new}
+
+
+def _conditions(vmi: Json, seen: Observation, now: Time) -> list[Json]:
+    result = list(conditions(vmi))
+    for type_, wanted in _wanted(seen).items():
+        present = next((entry for entry in result if entry.get("type") == type_), None)
+        if wanted is None:
+            result = [entry for entry in result if entry is not present]
+        elif present is None or any(present.get(key) != value for key, value in wanted.items()):
+            result = with_condition(result, {"type": type_, "lastProbeTime": None, **wanted}, now)
+    return result
+
+
+def _wanted(seen: Observation) -> dict[str, Json | None]:
+    """The conditions that this observation decides; None takes one away."""
+    wanted: dict[str, Json | None] = {}
+    problem = seen.problem
+    wanted["Synchronized"] = _condition("False", problem.reason, problem.message) if problem else None
+    running = seen.phase == RUNNING
+    if seen.phase in FINAL or (seen.phase and not running):
+        wanted["Ready"] = _condition("False", "GuestNotRunning", "Guest VM is not reported as running")
+    if seen.phase in FINAL:
+        wanted["Paused"] = None
+        wanted["AgentConnected"] = None
+    state = seen.state
+    if not running or state is None:
+        return wanted
+    paused = state.phase == hri.PHASE_PAUSED
+    wanted["Paused"] = _paused(state) if paused else None
+    if seen.deleting:
+        wanted["Ready"] = _condition("False", "PodTerminating", "the machine is shutting down")
+    elif paused:
+        wanted["Ready"] = _condition("False", "GuestNotRunning", "the guest is paused")
+    else:
+        wanted["Ready"] = _condition("True")
+    wanted["AgentConnected"] = _condition("True") if state.guest_agent.connected else None
+    emulated = state.accelerator == hri.ACCELERATOR_EMULATION
+    wanted["SoftwareEmulation"] = (
+        _condition("True", "Emulated", "the guest runs without hardware virtualization, many times slower")
+        if emulated
+        else None
+    )
+    return wanted
+
+
+def _condition(status: str, reason: str = "", message: str = "") -> Json:
+    condition: Json = {"status": status}
+    if reason:
+        condition["reason"] = reason
+    if message:
+        condition["message"] = message
+    return condition
+
+
+def _paused(state: hri.MachineState) -> Json:
+    reason, message = _PAUSE_REASONS.get(state.pause_reason, ("PausedByUser", "VMI was paused by user"))
+    return _condition("True", reason, state.message or message)

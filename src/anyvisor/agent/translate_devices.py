@@ -1,0 +1,218 @@
+"""The devices of a machine, from `spec.domain.devices`: pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from anyvisor.agent.translate_parts import TranslateError, only
+from anyvisor.api.meta import Json, list_at, object_at
+from anyvisor.api.names import short_hash
+from anyvisor.hri.v1.machine_spec_pb2 import (
+    Balloon,
+    BlockSize,
+    Console,
+    Device,
+    Disk,
+    Display,
+    GuestAgentPort,
+    Input,
+    Panic,
+    Rng,
+    Sound,
+    UsbRedirection,
+    VolumeHandle,
+    Watchdog,
+)
+
+CONSOLE_ID: Final = "serial0"
+USB_CHANNELS: Final = 4
+STATISTICS_SECONDS: Final = 10
+_ID_MAX: Final = 63
+
+DEVICE_FIELDS: Final = frozenset(
+    {
+        "autoattachGraphicsDevice",
+        "autoattachInputDevice",
+        "autoattachMemBalloon",
+        "autoattachPodInterface",
+        "autoattachSerialConsole",
+        "blockMultiQueue",
+        "clientPassthrough",
+        "disableHotplug",
+        "disks",
+        "inputs",
+        "interfaces",
+        "logSerialConsole",
+        "networkInterfaceMultiqueue",
+        "panicDevices",
+        "rng",
+        "sound",
+        "video",
+        "watchdog",
+    }
+)
+_BUSES: Final = {
+    "virtio": Disk.BUS_VIRTIO,
+    "sata": Disk.BUS_SATA,
+    "scsi": Disk.BUS_SCSI,
+    "usb": Disk.BUS_USB,
+}
+_CACHES: Final = {
+    "": Disk.CACHE_UNSPECIFIED,
+    "none": Disk.CACHE_NONE,
+    "writethrough": Disk.CACHE_WRITETHROUGH,
+    "writeback": Disk.CACHE_WRITEBACK,
+}
+_IO: Final = {"": Disk.IO_UNSPECIFIED, "threads": Disk.IO_THREADS, "native": Disk.IO_NATIVE}
+_ON_ERROR: Final = {
+    "": Disk.ON_ERROR_UNSPECIFIED,
+    "stop": Disk.ON_ERROR_STOP,
+    "report": Disk.ON_ERROR_REPORT,
+    "ignore": Disk.ON_ERROR_IGNORE,
+    "enospace": Disk.ON_ERROR_STOP_WHEN_FULL,
+}
+_KINDS: Final = {"disk": Disk.KIND_DISK, "cdrom": Disk.KIND_CDROM, "lun": Disk.KIND_LUN}
+_DISK_FIELDS: Final = frozenset(
+    {
+        "blockSize",
+        "bootOrder",
+        "cache",
+        "cdrom",
+        "dedicatedIOThread",
+        "disk",
+        "errorPolicy",
+        "io",
+        "lun",
+        "name",
+        "serial",
+        "shareable",
+        "tag",
+    }
+)
+_TARGET_FIELDS: Final = frozenset({"bus", "pciAddress", "readonly", "tray"})
+
+
+def disk_id(name: str) -> str:
+    """The device id of a disk."""
+    return _id("disk", name)
+
+
+def nic_id(name: str) -> str:
+    """The device id of an interface."""
+    return _id("nic", name)
+
+
+def _id(kind: str, name: str) -> str:
+    full = f"{kind}.{name}"
+    return full if len(full) <= _ID_MAX else f"{full[: _ID_MAX - 9]}.{short_hash(name)}"
+
+
+def disks(vmi: Json, volumes: Mapping[str, VolumeHandle]) -> list[Disk]:
+    """All disks, in the VMI's order."""
+    listed = list_at(vmi, "spec", "domain", "devices", "disks")
+    queues = _vcpus(vmi) if object_at(vmi, "spec", "domain", "devices").get("blockMultiQueue") else 0
+    return [_disk(disk, volumes, queues, f"spec.domain.devices.disks[{i}]") for i, disk in enumerate(listed)]
+
+
+def _vcpus(vmi: Json) -> int:
+    cpu = object_at(vmi, "spec", "domain", "cpu")
+    return int(cpu.get("sockets") or 1) * int(cpu.get("cores") or 1) * int(cpu.get("threads") or 1)
+
+
+def _disk(disk: Json, volumes: Mapping[str, VolumeHandle], queues: int, at: str) -> Disk:
+    only(disk, _DISK_FIELDS, at)
+    name = str(disk["name"])
+    kind = next((word for word in _KINDS if isinstance(disk.get(word), dict)), "disk")
+    target = object_at(disk, kind)
+    only(target, _TARGET_FIELDS, f"{at}.{kind}", ignored={"reservation": False})
+    volume = volumes.get(name)
+    if volume is None and kind != "cdrom":
+        raise TranslateError(f"{at}.name", f"there is no volume {name!r} for this disk")
+    bus = _word(_BUSES, str(target.get("bus") or "sata"), f"{at}.{kind}.bus")
+    return Disk(
+        id=disk_id(name),
+        kind=_KINDS[kind],
+        bus=bus,
+        volume=volume,
+        read_only=bool(target.get("readonly", kind == "cdrom")),
+        shareable=bool(disk.get("shareable")),
+        serial=str(disk.get("serial") or ""),
+        cache=_word(_CACHES, str(disk.get("cache") or ""), f"{at}.cache"),
+        io=_word(_IO, str(disk.get("io") or ""), f"{at}.io"),
+        on_error=_word(_ON_ERROR, str(disk.get("errorPolicy") or ""), f"{at}.errorPolicy"),
+        block_size=_block_size(object_at(disk, "blockSize")),
+        dedicated_io_thread=bool(disk.get("dedicatedIOThread")),
+        pci_address=str(target.get("pciAddress") or ""),
+        queues=queues if bus == Disk.BUS_VIRTIO else 0,
+        tray_open=target.get("tray") == "open",
+    )
+
+
+def _word(words: Mapping[str, Any], word: str, at: str) -> Any:
+    if word not in words:
+        raise TranslateError(at, f"{word!r} is not one of {', '.join(w for w in words if w)}")
+    return words[word]
+
+
+def _block_size(size: Json) -> BlockSize | None:
+    custom, match = object_at(size, "custom"), object_at(size, "matchVolume")
+    if custom:
+        return BlockSize(
+            logical=int(custom.get("logical") or 0),
+            physical=int(custom.get("physical") or 0),
+            discard_granularity=int(custom.get("discardGranularity") or 0),
+        )
+    if isinstance(size.get("matchVolume"), dict) and match.get("enabled") is not False:
+        return BlockSize(match_volume=True)
+    return None
+
+
+def consoles(vmi: Json, log_handle: str) -> list[Console]:
+    """The serial console, unless the VMI wants none."""
+    if object_at(vmi, "spec", "domain", "devices").get("autoattachSerialConsole") is False:
+        return []
+    return [Console(id=CONSOLE_ID, kind=Console.KIND_SERIAL, log_handle=log_handle)]
+
+
+def displays(vmi: Json) -> list[Display]:
+    """The display, unless the VMI wants none."""
+    wanted = object_at(vmi, "spec", "domain", "devices")
+    if wanted.get("autoattachGraphicsDevice") is False:
+        return []
+    return [Display(id="display0", model=str(object_at(wanted, "video").get("type") or ""), heads=1)]
+
+
+def devices(vmi: Json) -> list[Device]:
+    """All devices that are neither disk, NIC, console nor display."""
+    wanted = object_at(vmi, "spec", "domain", "devices")
+    at = "spec.domain.devices"
+    result: list[Device] = [Device(id="agent.0", guest_agent_port=GuestAgentPort())]
+    if wanted.get("autoattachMemBalloon") is not False:
+        result.append(Device(id="balloon.0", balloon=Balloon(statistics_seconds=STATISTICS_SECONDS)))
+    if isinstance(wanted.get("rng"), dict):
+        result.append(Device(id="rng.0", rng=Rng()))
+    if isinstance(wanted.get("watchdog"), dict):
+        result.append(_watchdog(object_at(wanted, "watchdog"), f"{at}.watchdog"))
+    result += [
+        Device(id=f"panic.{i}", panic=Panic(model=str(item.get("model") or "")))
+        for i, item in enumerate(list_at(wanted, "panicDevices"))
+    ]
+    result += [
+        Device(
+            id=_id("input", str(item["name"])),
+            input=Input(type=str(item.get("type") or ""), bus=str(item.get("bus") or "")),
+        )
+        for item in list_at(wanted, "inputs")
+    ]
+    if isinstance(wanted.get("sound"), dict):
+        sound = object_at(wanted, "sound")
+        result.append(Device(id=_id("sound", str(sound["name"])), sound=Sound(model=str(sound.get("model") or ""))))
+    if isinstance(wanted.get("clientPassthrough"), dict):
+        result.append(Device(id="usb.0", usb_redirection=UsbRedirection(channels=USB_CHANNELS)))
+    return result
+
+
+def _watchdog(watchdog: Json, at: str) -> Device:
+    only(watchdog, {"name", "i6300esb", "diag288"}, at)
+    model = "diag288" if isinstance(watchdog.get("diag288"), dict) else "i6300esb"
+    action = str(object_at(watchdog, model).get("action") or "reset")
+    return Device(id=_id("watchdog", str(watchdog["name"])), watchdog=Watchdog(model=model, action=action))
