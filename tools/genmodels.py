@@ -409,7 +409,13 @@ def facade(layout: dict[str, list[str]]) -> str:
 def formatted(source: str) -> str:
     """The source as the formatter and the import sorter want it."""
     for command in (["check", "--select", "I,RUF022", "--fix", "-q"], ["format", "-q"]):
-        arguments = ["ruff", *command, "--stdin-filename", "src/anyvisor/api/model.py", "-"]
+        arguments = [
+            str(Path(sys.executable).with_name("ruff")),
+            *command,
+            "--stdin-filename",
+            "src/anyvisor/api/model.py",
+            "-",
+        ]
         done = subprocess.run(arguments, input=source, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
         source = done.stdout
     return source

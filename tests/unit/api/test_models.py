@@ -1,6 +1,9 @@
 """Every field of the API survives decoding and encoding, and absent fields stay absent."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -94,3 +97,9 @@ def test_the_project_adds_the_hypervisor_to_the_machine():
     assert vmi.spec.hypervisor == "auto"
     assert vmi.status is not None
     assert vmi.status.hypervisor == v1.HypervisorStatus(class_="qemu", hri_minor=1)
+
+
+def test_the_models_are_rendered_from_the_table():
+    tool = Path(__file__).parents[3] / "tools/genmodels.py"
+    done = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"run python tools/genmodels.py: {done.stdout}{done.stderr}"
