@@ -11,7 +11,7 @@ Json: TypeAlias = dict[str, Any]
 """One JSON object, as decoded; never re-encoded from a typed model."""
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Base of all typed models: `None` means absent, unknown fields are ignored."""
 
 

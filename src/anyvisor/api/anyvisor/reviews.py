@@ -23,21 +23,21 @@ class Finding(Model, frozen=True, kw_only=True):
     code: str
     """Stable name of the kind of finding."""
     severity: str
-    """`error`, `warning` or `info`."""
+    """`error`, `warn` or `info`."""
     message: str
     """The sentence for a person: field, cause and next step."""
     field: str | None = None
     """Path of the field in the machine's spec."""
     capability: str | None = None
     """The capability that is missing or restricted."""
-    have: Any = None
+    have: str | None = None
     """What there is."""
-    want: Any = None
+    want: str | None = None
     """What the machine asks for."""
     remedies: tuple[str, ...] | None = None
     """What would help, in order of effort."""
-    retry: bool | None = None
-    """Whether the same machine may succeed later without a change."""
+    retry: str | None = None
+    """When to try again: `never`, `after_change`, `backoff` or `now`."""
 
 
 class Change(Model, frozen=True, kw_only=True):

@@ -36,12 +36,27 @@ class ClassPolicy(Model, frozen=True, kw_only=True):
 class ClassOverhead(Model, frozen=True, kw_only=True):
     """Memory that machines of a class need beside the guest's, in place of the driver's own model."""
 
-    fixed: QuantityValue | None = None
-    """Memory for each machine."""
-    per_vcpu: QuantityValue | None = None
-    """Memory for each virtual CPU."""
+    fixed: QuantityValue
+    """Memory for a machine with one virtual CPU and no devices."""
     guest_memory_ratio: str | None = None
-    """Memory as a share of the guest's memory, a decimal number such as `0.002`."""
+    """Share of the guest's memory: a decimal number or a fraction, `1/512`."""
+    per_vcpu: QuantityValue | None = None
+    per_io_thread: QuantityValue | None = None
+    per_disk: QuantityValue | None = None
+    per_nic: QuantityValue | None = None
+    per_display: QuantityValue | None = None
+    per_filesystem: QuantityValue | None = None
+    firmware: dict[str, QuantityValue] | None = None
+    """By kind: `bios`, `uefi` or `kernel`."""
+    architecture: dict[str, QuantityValue] | None = None
+    """By the guest's architecture."""
+    tpm: QuantityValue | None = None
+    vfio: QuantityValue | None = None
+    """Once, when any device of the host is passed through."""
+    confidential: QuantityValue | None = None
+    dedicated_cpu: QuantityValue | None = None
+    margin: str | None = None
+    """Share of the sum that is added at the end: a decimal number or a fraction."""
 
 
 class HypervisorClassSpec(Model, frozen=True, kw_only=True):
@@ -88,7 +103,7 @@ class NodeDriver(Model, frozen=True, kw_only=True):
     capabilities: dict[str, Any] | None = None
     """The manifest's capabilities, narrowed to what this host has."""
     accelerators: tuple[str, ...] | None = None
-    """What virtualizes CPU and memory here, best first: `kvm`, `mshv` or `tcg`."""
+    """What virtualizes CPU and memory here, best first: `kvm`, `mshv` or `emulation`."""
     hri_minor: Int32 | None = None
     """The minor version of the hypervisor runtime interface that the driver speaks."""
 

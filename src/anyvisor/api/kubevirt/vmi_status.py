@@ -74,7 +74,7 @@ class HypervisorStatus(Model, frozen=True, kw_only=True):
     """Which class and driver the machine was given, and which plan it runs by."""
 
     accelerator: str | None = None
-    """What virtualizes CPU and memory: `kvm`, `mshv` or `tcg`."""
+    """What virtualizes CPU and memory: `kvm`, `mshv` or `emulation`."""
     class_: str | None = None
     """The HypervisorClass that was resolved when the machine was made."""
     driver: str | None = None
@@ -84,7 +84,7 @@ class HypervisorStatus(Model, frozen=True, kw_only=True):
     hri_minor: Int32 | None = None
     """Minor version of the hypervisor runtime interface that the machine was started with."""
     plan_digest: str | None = None
-    """SHA-256 of the plan that the node's agent executes."""
+    """`sha256:` and the hash of the plan that the node's agent executes."""
 
 
 class VirtualMachineInstanceNetworkInterface(Model, frozen=True, kw_only=True):
