@@ -1,0 +1,1 @@
+"""What is filled in where a user said nothing, each value with what gave it."""

@@ -1,0 +1,73 @@
+"""Reading untrusted JSON without ever raising.
+
+Objects are normally checked against their schema before they come here, yet an offline check or a webhook may see
+anything. Each reader gives the wanted kind of value, or that kind's empty value for everything else, which is
+also how the API treats an absent field.
+"""
+
+from typing import Any, cast
+
+Obj = dict[str, Any]
+
+
+def mapping(value: Any) -> Obj:
+    """The value if it is a JSON object, else a new empty one."""
+    return cast(Obj, value) if type(value) is dict else {}
+
+
+def items(value: Any) -> list[Obj]:
+    """The value as a list of objects; members of another kind read as empty objects, so that indexes hold."""
+    if type(value) is not list:
+        return []
+    members = cast(list[Any], value)
+    for member in members:
+        if type(member) is not dict:
+            return [mapping(m) for m in members]
+    return cast(list[Obj], members)
+
+
+def strings(value: Any) -> list[str]:
+    """The strings of a list; members of another kind read as empty strings."""
+    if type(value) is not list:
+        return []
+    return [text(member) for member in cast(list[Any], value)]
+
+
+def text(value: Any) -> str:
+    """The value if it is a string, else the empty string."""
+    return value if type(value) is str else ""
+
+
+def integer(value: Any) -> int:
+    """The value if it is an integer (a boolean is none), else 0."""
+    return value if type(value) is int else 0
+
+
+def enabled(state: Any) -> bool:
+    """Whether a feature state object is switched on: present and not explicitly off."""
+    return state is not None and mapping(state).get("enabled") is not False
+
+
+def clone(value: Any) -> Any:
+    """A deep copy of a JSON value, iterative so that hostile nesting cannot exhaust the stack."""
+    root: list[Any] = [value]
+    pending: list[tuple[Any, Any]] = [(root, 0)]
+    while pending:
+        holder, key = pending.pop()
+        child = holder[key]
+        if type(child) is dict:
+            copied = dict(cast(Obj, child))
+            holder[key] = copied
+            for name, member in copied.items():
+                if type(member) in _CONTAINERS:
+                    pending.append((copied, name))
+        elif type(child) is list:
+            listed = list(cast(list[Any], child))
+            holder[key] = listed
+            for index, member in enumerate(listed):
+                if type(member) in _CONTAINERS:
+                    pending.append((listed, index))
+    return root[0]
+
+
+_CONTAINERS = (dict, list)

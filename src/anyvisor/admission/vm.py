@@ -1,0 +1,199 @@
+"""Admission of VirtualMachines."""
+
+from anyvisor.admission import advice, hypervisor, matchers, shape, volume_requests
+from anyvisor.admission.config import ClusterConfig
+from anyvisor.admission.data_volumes import architecture_of_source, check_namespaces, check_templates
+from anyvisor.admission.defaults.filler import Filler, child
+from anyvisor.admission.defaults.spec import fill_architecture, fill_common, fill_host_disks, fill_machine
+from anyvisor.admission.result import (
+    CREATE,
+    NOT_SUPPORTED,
+    UPDATE,
+    AdmissionRequest,
+    AdmissionResult,
+    Cause,
+    Causes,
+    refuse,
+    refuse_with,
+)
+from anyvisor.admission.rules import coherent_gpu, metadata, network
+from anyvisor.admission.rules import spec as spec_rules
+from anyvisor.admission.rules.cpu import memory_growth_problem
+from anyvisor.admission.semantics import equal
+from anyvisor.admission.values import Obj, clone, integer, items, mapping, text
+from anyvisor.admission.view import Spec
+from anyvisor.admission.vmi import fill_pci_topology
+
+RUN_STRATEGIES = ("Always", "RerunOnFailure", "Manual", "Halted", "Once")
+
+_AT = "spec.template.spec"
+_RECEIVER = "WaitAsReceiver"
+
+
+def admit(request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult:
+    """Defaults and rules for a create, an update or an update of the status; a delete is always allowed."""
+    if request.operation not in (CREATE, UPDATE):
+        return AdmissionResult(allowed=True, object=request.object)
+    if request.subresource == "status":
+        return _admit_status(request, config)
+    if mapping(request.object.get("metadata")).get("deletionTimestamp") is not None:
+        return AdmissionResult(allowed=True, object=request.object)
+    vm: Obj = clone(request.object)
+    filler, warnings, shape_causes = Filler(), list[str](), Causes()
+    spec = mapping(vm.get("spec"))
+    shape.check_spec(_AT, mapping(mapping(spec.get("template")).get("spec")), shape_causes, complete=True)
+    shape.check_data_volumes(spec, shape_causes)
+    if shape_causes:
+        return refuse(vm, shape_causes)
+    causes = matchers.check(vm, mapping(request.old_object) if request.operation == UPDATE else None)
+    if causes:
+        return refuse(vm, causes)
+    if type(spec.get("template")) is not dict:
+        return refuse(vm, [_no_template()])
+    if problem := matchers.infer(vm, request, filler):
+        return refuse_with(vm, problem)
+    _fill(vm, request, config, filler, warnings)
+    shape.check_data_sources(spec, shape_causes)
+    if shape_causes:
+        return refuse(vm, shape_causes)
+    result = _check(vm, request, config)
+    if result is not None:
+        return result
+    warnings += advice.for_spec(Spec.of(mapping(mapping(spec.get("template")).get("spec")), _AT))
+    if spec.get("running") is not None:
+        warnings.append(advice.RUNNING_DEPRECATED)
+    return AdmissionResult(allowed=True, object=vm, warnings=warnings, defaults=filler.filled)
+
+
+def _no_template() -> Cause:
+    return Cause("FieldValueRequired", "spec.template", "spec.template is missing; describe the guest there")
+
+
+def _fill(vm: Obj, request: AdmissionRequest, config: ClusterConfig, filler: Filler, warnings: list[str]) -> None:
+    template = child(child(vm, "spec"), "template")
+    spec = child(template, "spec")
+    if request.operation == CREATE:
+        firmware = child(child(spec, "domain"), "firmware")
+        for name in ("uuid", "serial"):
+            if not text(firmware.get(name)):
+                filler.set(firmware, name, request.new_uuid(), f"{_AT}.domain.firmware", "random")
+    else:
+        old = mapping(mapping(mapping(mapping(request.old_object).get("spec")).get("template")).get("spec"))
+        hypervisor.keep(_AT, spec, old, warnings)
+    if not text(spec.get("architecture")):
+        found, source = architecture_of_source(vm, request)
+        if found:
+            filler.set(spec, "architecture", found, _AT, source)
+    fill_architecture(spec, _AT, config, filler)
+    fill_machine(spec, _AT, config, filler)
+    fill_host_disks(spec, _AT, filler)
+    if request.operation == CREATE:
+        fill_pci_topology(child(template, "metadata"), spec, "spec.template.metadata", filler)
+
+
+def _check(vm: Obj, request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult | None:
+    """The rules, in stages: a stage is reached when the one before it has found nothing."""
+    checked: Obj = clone(mapping(mapping(vm.get("spec")).get("template")))
+    spec = child(checked, "spec")
+    if problem := fill_common(spec, _AT, config, Filler()):
+        return refuse_with(vm, problem)
+    view, out = Spec.of(spec, _AT), Causes()
+    if request.operation == CREATE:
+        spec_rules.discontinued_gates(view, config, out)
+        if not out:
+            network.discontinued(view, out)
+    if not out:
+        _check_spec(vm, checked, view, request, config, out)
+    if not out:
+        check_namespaces(vm, request, out)
+    if not out:
+        _check_locks(vm, request, out)
+    if not out:
+        volume_requests.check(vm, request, config, out)
+    return refuse(vm, out) if out else None
+
+
+def _check_spec(
+    vm: Obj, template: Obj, view: Spec, request: AdmissionRequest, config: ClusterConfig, out: Causes
+) -> None:
+    spec, meta, at = mapping(vm.get("spec")), mapping(template.get("metadata")), "spec.template.metadata"
+    metadata.check(at, meta, config, by_component=config.is_component(request.user), out=out)
+    coherent_gpu.annotations(view, mapping(meta.get("annotations")), at, config, out)
+    hypervisor.check(_AT, view.raw, out)
+    spec_rules.check(view, config, out)
+    check_templates(spec, view.volumes, out)
+    _check_run_strategy(spec, config, out)
+    if config.live_update:
+        _check_growth(view, out)
+
+
+def _check_run_strategy(spec: Obj, config: ClusterConfig, out: Causes) -> None:
+    running, strategy = spec.get("running"), spec.get("runStrategy")
+    choices = ", ".join(RUN_STRATEGIES)
+    if running is not None and strategy is not None:
+        out.invalid("spec.running", "spec.running and spec.runStrategy exclude each other; keep runStrategy")
+    if running is None and strategy is None:
+        out.invalid("spec.running", f"spec.runStrategy is missing; use one of {choices}", "spec")
+    if strategy is None or strategy in RUN_STRATEGIES:
+        return
+    at = "spec.runStrategy"
+    if strategy != _RECEIVER:
+        out.invalid(at, f"{at} is {strategy!r}; use one of {choices}")
+    elif not config.on("DecentralizedLiveMigration"):
+        out.invalid(at, f"{at} {_RECEIVER} needs the feature gate DecentralizedLiveMigration; enable it")
+
+
+def _check_growth(view: Spec, out: Causes) -> None:
+    sockets, limit = integer(view.cpu.get("sockets")), integer(view.cpu.get("maxSockets"))
+    if limit and sockets > limit:
+        at = f"{_AT}.domain.cpu.sockets"
+        out.invalid(at, f"{at} ({sockets}) is more than maxSockets ({limit}); lower it or raise maxSockets")
+    max_guest = view.memory.get("maxGuest")
+    if max_guest is not None and (problem := memory_growth_problem(view, max_guest)):
+        at = f"{_AT}.domain.memory"
+        out.invalid(f"{at}.guest", f"{at}.maxGuest: {problem}; correct it or remove maxGuest")
+
+
+def _check_locks(vm: Obj, request: AdmissionRequest, out: Causes) -> None:
+    """A snapshot or restore in progress holds what it depends on."""
+    if request.operation != UPDATE:
+        return
+    status, spec = mapping(vm.get("status")), mapping(vm.get("spec"))
+    old = mapping(mapping(request.old_object).get("spec"))
+    snapshot, restore = status.get("snapshotInProgress"), status.get("restoreInProgress")
+    if snapshot is not None:
+        volumes, before = (items(mapping(mapping(s.get("template")).get("spec")).get("volumes")) for s in (spec, old))
+        if not equal(volumes, before):
+            out.add(
+                NOT_SUPPORTED, "spec", f"the volumes cannot change until the snapshot {snapshot} is done; wait for it"
+            )
+        elif not _same_run(spec, old):
+            out.add(NOT_SUPPORTED, "spec", f"the VM cannot be started or stopped until the snapshot {snapshot} is done")
+    if restore is not None and not out and _strategy(spec) != _strategy(old):
+        out.add(
+            NOT_SUPPORTED, "spec", f"the run strategy cannot change until the restore {restore} is done; wait for it"
+        )
+
+
+def _same_run(spec: Obj, old: Obj) -> bool:
+    for name in ("running", "runStrategy"):
+        if spec.get(name) is not None and old.get(name) is not None:
+            return spec[name] == old[name]
+    return False
+
+
+def _strategy(spec: Obj) -> str:
+    running, strategy = spec.get("running"), spec.get("runStrategy")
+    if running is not None and strategy is not None:
+        return "Unknown"
+    if running is not None:
+        return "Always" if running is True else "Halted"
+    return text(strategy) or "Halted"
+
+
+def _admit_status(request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult:
+    out = Causes()
+    volume_requests.check(request.object, request, config, out)
+    if not out:
+        _check_locks(request.object, request, out)
+    return refuse(request.object, out) if out else AdmissionResult(allowed=True, object=request.object)
