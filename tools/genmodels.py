@@ -116,8 +116,8 @@ EXTRA: dict[str, dict[str, dict[str, Any]]] = {
         "accelerator": {"type": "string"},
     },
 }
+# Enumerations of Kubernetes' own types (`enum`) stand in the OpenAPI document, but in no definition.
 FACTS = {
-    "enum": "enum",
     "crdEnum": "enum",
     "minimum": "minimum",
     "maximum": "maximum",
@@ -143,9 +143,7 @@ class Types:
         for row in rows:
             path: str = row["path"]
             parent, _, name = path.rpartition(".")
-            if parent not in owners:
-                continue
-            if owners[parent].startswith(META):
+            if parent not in owners or owners[parent].startswith(META):
                 continue
             facts = {key: value for key, value in row.items() if key != "path"}
             inline = _inline(path, facts, kind)
@@ -328,9 +326,6 @@ def schema_arguments(facts: Field) -> list[str]:
     if facts.get("cel"):
         arguments.append(f"rules=({''.join(literal(rule) + ', ' for rule in facts['cel'])})")
     extra = {new: facts[old] for old, new in FACTS.items() if old in facts}
-    # Enumerations of Kubernetes' own types stand in the OpenAPI document, but in no CRD.
-    if "enum" in facts:
-        extra.pop("enum")
     if "pattern" in facts and facts.get("k8s") != "Quantity":
         extra["pattern"] = facts["pattern"]
     if extra:
