@@ -1,0 +1,230 @@
+"""Subresources other than status: scale, binding, eviction, log, token, finalize."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from anyvisor.embedded.apiserver import patch as patches
+from anyvisor.embedded.apiserver import status as st
+from anyvisor.embedded.apiserver.codec import decode_json, media_type
+from anyvisor.embedded.apiserver.config import Evict, PodLog
+from anyvisor.embedded.apiserver.identity import ApiResponse
+from anyvisor.embedded.apiserver.objects import JSON_PATCH, MERGE_PATCH, Ask
+from anyvisor.embedded.apiserver.params import WriteOptions, delete_options
+from anyvisor.embedded.apiserver.resource import Scale, lookup
+from anyvisor.embedded.apiserver.respond import json_response
+from anyvisor.embedded.apiserver.state import Entry, State
+from anyvisor.embedded.apiserver.status import StatusError
+from anyvisor.embedded.apiserver.tokens import AUDIENCE, MAX_SECONDS, MIN_SECONDS, Tokens
+from anyvisor.embedded.apiserver.writes import Call, Writer, is_finished
+
+Json = dict[str, Any]
+
+CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+class Actions:
+    """Carries out the subresources that are no plain views of an object."""
+
+    def __init__(
+        self, state: State, writer: Writer, tokens: Tokens, pod_log: PodLog | None, evict: Evict | None
+    ) -> None:
+        self._state = state
+        self._writer = writer
+        self._tokens = tokens
+        self._pod_log = pod_log
+        self._evict = evict
+        self._table: Mapping[tuple[str, str], Callable[[Ask], Awaitable[ApiResponse]]] = {
+            ("pods", "binding"): self._bind,
+            ("pods", "eviction"): self._evict_pod,
+            ("pods", "log"): self._log,
+            ("serviceaccounts", "token"): self._token,
+            ("namespaces", "finalize"): self._finalize,
+        }
+
+    async def serve(self, ask: Ask) -> ApiResponse:
+        """Answer one request. Raises a Status; 404 for a subresource that the kind does not have."""
+        resource, name = ask.resource, ask.target.subresource
+        if name == "scale" and resource.scale is not None:
+            return await self._scale(ask, resource.scale)
+        action = self._table.get((resource.plural, name)) if not resource.custom else None
+        if action is None:
+            raise st.no_such_path()
+        verbs = {"log": ("get",), "finalize": ("update",)}.get(name, ("create",))
+        if ask.verb not in verbs:
+            raise st.method_not_allowed(resource.group, f"{resource.plural}/{name}", ask.verb)
+        return await action(ask)
+
+    def _entry(self, ask: Ask) -> Entry:
+        resource, target = ask.resource, ask.target
+        entry = self._state.collection(resource.store).latest((target.namespace, target.name))
+        if entry is None:
+            raise st.not_found(resource.group, resource.plural, target.name)
+        return entry
+
+    async def _bind(self, ask: Ask) -> ApiResponse:
+        body = ask.object_body()
+        node = lookup(body, ("target", "name"))
+        if not node:
+            raise st.bad_request("target.name: Required value: a binding must name a node")
+        name = ask.target.name
+
+        def change(pod: Json) -> Json:
+            spec: Json = pod["spec"]
+            if spec.get("nodeName"):
+                raise st.conflict(
+                    "", "pods/binding", name, f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+                )
+            if pod["metadata"].get("deletionTimestamp"):
+                raise st.conflict(
+                    "", "pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host"
+                )
+            spec["nodeName"] = node
+            notes = lookup(body, ("metadata", "annotations"))
+            if notes:
+                pod["metadata"].setdefault("annotations", {}).update(notes)
+            _set_condition(pod, "PodScheduled", "True")
+            return pod
+
+        await self._writer.update(ask.call(), change)
+        return json_response(CREATED, 201)
+
+    async def _evict_pod(self, ask: Ask) -> ApiResponse:
+        body = ask.object_body()
+        entry = self._entry(ask)
+        if self._evict is not None:
+            why = await self._evict(entry.object(), body)
+            if why:
+                raise StatusError(429, "TooManyRequests", why, retry_after=10)
+        options = delete_options(ask.query, body.get("deleteOptions") or {})
+        call = Call(
+            ask.resource,
+            ask.request.identity,
+            WriteOptions(dry_run=options.dry_run),
+            ask.target.namespace,
+            ask.target.name,
+            warnings=ask.warnings,
+        )
+        await self._writer.delete(call, options)
+        return json_response(CREATED, 201)
+
+    async def _log(self, ask: Ask) -> ApiResponse:
+        entry = self._entry(ask)
+        if self._pod_log is None:
+            raise StatusError(501, "NotImplemented", "this server keeps no pod logs")
+        stream = await self._pod_log(entry.object(), ask.query)
+        return ApiResponse(200, {"content-type": "text/plain"}, stream=stream)
+
+    async def _token(self, ask: Ask) -> ApiResponse:
+        entry = self._entry(ask)
+        body = ask.object_body()
+        spec: Json = body.get("spec") or {}
+        seconds = spec.get("expirationSeconds") or 3600
+        if not isinstance(seconds, int) or not MIN_SECONDS <= seconds <= MAX_SECONDS:
+            raise StatusError(
+                422,
+                "Invalid",
+                f"spec.expirationSeconds: Invalid value: {seconds}: may not specify a duration less than 10 minutes",
+            )
+        audiences = list(spec.get("audiences") or ()) or [AUDIENCE]
+        pod = self._bound_pod(ask, spec.get("boundObjectRef"))
+        namespace, account = entry.key
+        token, expires = self._tokens.issue(namespace, account, entry.uid, audiences, seconds, pod)
+        stamp = datetime.fromtimestamp(expires, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body["spec"] = {**spec, "audiences": audiences, "expirationSeconds": seconds}
+        body["status"] = {"token": token, "expirationTimestamp": stamp}
+        body["metadata"] = {"name": account, "namespace": namespace, "creationTimestamp": None}
+        return json_response(body, 201)
+
+    def _bound_pod(self, ask: Ask, reference: Json | None) -> tuple[str, str] | None:
+        if not reference:
+            return None
+        if reference.get("kind") != "Pod":
+            raise st.bad_request("spec.boundObjectRef.kind: only Pod is supported")
+        name = str(reference.get("name") or "")
+        entry = self._state.collection("pods").latest((ask.target.namespace, name))
+        if entry is None or (reference.get("uid") and reference["uid"] != entry.uid):
+            raise st.not_found("", "pods", name)
+        return name, entry.uid
+
+    async def _finalize(self, ask: Ask) -> ApiResponse:
+        entry = self._entry(ask)
+        body = ask.object_body()
+        obj = entry.object()
+        obj["spec"] = {"finalizers": list(lookup(body, ("spec", "finalizers")) or ())}
+        collection = self._state.collection(ask.resource.store)
+        done = (
+            self._state.remove(collection, obj, entry) if is_finished(obj) else self._state.put(collection, obj, entry)
+        )
+        return ApiResponse(200, {"content-type": "application/json"}, (await done).raw)
+
+    # -- scale ----------------------------------------------------------------------------------------------
+
+    async def _scale(self, ask: Ask, scale: Scale) -> ApiResponse:
+        if ask.verb == "get":
+            entry = self._state.collection(ask.resource.store).entries.get((ask.target.namespace, ask.target.name))
+            if entry is None:
+                raise st.not_found(ask.resource.group, ask.resource.plural, ask.target.name)
+            return json_response(scale_of(entry.object(), scale))
+        if ask.verb not in ("update", "patch"):
+            raise st.method_not_allowed(ask.resource.group, ask.resource.plural, ask.verb)
+        kind = media_type(ask.request.request.headers)
+        body = ask.body()
+
+        def change(obj: Json) -> Json:
+            current = scale_of(obj, scale)
+            if ask.verb == "update":
+                wanted: Json = body
+            elif kind == JSON_PATCH:
+                wanted = patches.json_patch(current, body)
+            elif kind == MERGE_PATCH:
+                wanted = patches.merge_patch(current, body)
+            else:
+                raise st.unsupported_media(kind, [JSON_PATCH, MERGE_PATCH])
+            replicas = lookup(wanted, ("spec", "replicas"))
+            if not isinstance(replicas, int) or replicas < 0:
+                raise st.bad_request("spec.replicas must be a number that is not negative")
+            version = lookup(wanted, ("metadata", "resourceVersion"))
+            if version:
+                obj["metadata"]["resourceVersion"] = version
+            _set(obj, scale.spec_replicas, replicas)
+            return obj
+
+        call = ask.call()
+        call.subresource = ""
+        outcome = await self._writer.update(call, change)
+        return json_response(scale_of(decode_json(outcome.raw), scale))
+
+
+def scale_of(obj: Json, scale: Scale) -> Json:
+    """Return the Scale of an object."""
+    metadata: Json = obj["metadata"]
+    status: Json = {"replicas": lookup(obj, scale.status_replicas) or 0}
+    selector = lookup(obj, scale.selector) if scale.selector else None
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            name: metadata[name]
+            for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+            if name in metadata
+        },
+        "spec": {"replicas": lookup(obj, scale.spec_replicas) or 0},
+        "status": status,
+    }
+
+
+def _set(obj: Json, path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        obj = obj.setdefault(name, {})
+    obj[path[-1]] = value
+
+
+def _set_condition(pod: Json, kind: str, value: str) -> None:
+    status: Json = pod.setdefault("status", {})
+    conditions: list[Json] = [item for item in status.get("conditions") or () if item.get("type") != kind]
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions.append({"type": kind, "status": value, "lastTransitionTime": stamp, "lastProbeTime": None})
+    status["conditions"] = conditions

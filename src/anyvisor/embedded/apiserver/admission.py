@@ -1,0 +1,70 @@
+"""The plug point for admission: in-process calls instead of webhooks, with the same questions and answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from anyvisor.embedded.apiserver.identity import Identity
+from anyvisor.embedded.apiserver.resource import Resource
+from anyvisor.embedded.apiserver.status import Cause, StatusError, forbidden, invalid
+
+Json = dict[str, Any]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRequest:
+    """One write that asks to be admitted. Plugins must not change the objects; they return new ones."""
+
+    operation: Operation
+    resource: Resource
+    subresource: str
+    namespace: str
+    name: str
+    object: Json | None
+    old_object: Json | None
+    user: Identity
+    dry_run: bool = False
+    options: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionResult:
+    """What a plugin says; the default is "allowed, unchanged"."""
+
+    object: Json | None = None
+    """The changed object, if the plugin changed it."""
+    warnings: Sequence[str] = ()
+    causes: Sequence[Cause] = ()
+    """Mistakes of the object: the request is refused with 422."""
+    denied: str = ""
+    """A refusal that is no mistake of a field: answered with 403, or with `code`."""
+    code: int = 403
+    reason: str = ""
+
+
+ALLOWED = AdmissionResult()
+
+
+class AdmissionPlugin(Protocol):
+    """Something that may change or refuse writes.
+
+    `mutating` plugins run before the schema is checked, `validating` ones after it, each in the given order.
+    """
+
+    phase: Literal["mutating", "validating"]
+
+    async def admit(self, request: AdmissionRequest) -> AdmissionResult: ...
+
+
+def refusal(request: AdmissionRequest, result: AdmissionResult) -> StatusError | None:
+    """Return the error of a result that refuses the request."""
+    resource = request.resource
+    if result.denied:
+        if result.code == 403:
+            return forbidden(resource.group, resource.plural, request.name, result.denied)
+        details: Json = {"causes": [cause.to_json() for cause in result.causes]} if result.causes else {}
+        return StatusError(result.code, result.reason or "Forbidden", result.denied, details)
+    if result.causes:
+        return invalid(resource.group, resource.kind, request.name, result.causes)
+    return None

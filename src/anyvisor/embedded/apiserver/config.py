@@ -1,0 +1,70 @@
+"""What a server is made of: its database, the parts that others plug in, and its limits."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from anyvisor.embedded.apiserver.admission import AdmissionPlugin
+from anyvisor.embedded.apiserver.identity import ApiRequest, ApiResponse, Identity
+
+Json = dict[str, Any]
+
+PodLog = Callable[[Json, Mapping[str, str]], Awaitable[AsyncIterator[bytes]]]
+"""Answers `kubectl logs`: gets the Pod and the query parameters, returns the chunks of the log."""
+
+Evict = Callable[[Json, Json], Awaitable[str]]
+"""Asked before a pod is evicted: gets the Pod and the Eviction; a sentence refuses it with 429."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatedResource:
+    """What discovery lists of an aggregated group; a name with a slash is a subresource."""
+
+    name: str
+    kind: str = ""
+    namespaced: bool = True
+    verbs: tuple[str, ...] = ()
+    group: str = ""
+    version: str = ""
+    singular: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """A group version that somebody else answers, after authorization.
+
+    `handle` gets plain requests; `stream` gets those that ask for an upgrade (websockets).
+    """
+
+    group: str
+    version: str
+    resources: Sequence[AggregatedResource]
+    handle: Callable[[ApiRequest], Awaitable[ApiResponse]]
+    stream: Callable[[web.Request, Identity], Awaitable[web.StreamResponse]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """The settings of one server."""
+
+    database: Path
+    """The SQLite file; its folder is created with mode 0700."""
+    admission: Sequence[AdmissionPlugin] = ()
+    aggregated: Sequence[Aggregated] = ()
+    crds: Sequence[Json] = ()
+    """CustomResourceDefinitions that are installed, or brought up to date, at start."""
+    objects: Sequence[Json] = ()
+    """Objects of any kind that are created at start where they are missing (roles, classes)."""
+    static_tokens: Mapping[str, Identity] = field(default_factory=dict[str, Identity])
+    pod_log: PodLog | None = None
+    evict: Evict | None = None
+    git_version: str = "v1.37.0+anyvisor"
+    audit: Callable[[Json], None] | None = None
+    """Gets one metadata-level audit event for each request, when given."""
+    max_requests_per_user: int = 256
+    """Requests, watches apart, that one user may have in progress."""
+    max_watches: int = 10_000
+    request_seconds: float = 60.0

@@ -1,0 +1,356 @@
+"""The controllers that keep the API's own promises: garbage collection, namespaces, custom resource definitions.
+
+They react to changes as they become visible and write through the same writer as everyone, under their own name.
+"""
+
+import asyncio
+import copy
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from anyvisor.embedded.apiserver import crd_rules, crds
+from anyvisor.embedded.apiserver.identity import MASTERS, Identity
+from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
+from anyvisor.embedded.apiserver.resource import Registry, Resource
+from anyvisor.embedded.apiserver.state import Entry, Event, Key, State
+from anyvisor.embedded.apiserver.status import StatusError
+from anyvisor.embedded.apiserver.writes import FOREGROUND, ORPHAN, Call, Writer, now_text
+
+log = logging.getLogger(__name__)
+Json = dict[str, Any]
+Where = tuple[str, Key]
+"""A store and a key in it."""
+
+GC_IDENTITY = Identity("system:serviceaccount:kube-system:generic-garbage-collector", (MASTERS,))
+NAMESPACE_IDENTITY = Identity("system:serviceaccount:kube-system:namespace-controller", (MASTERS,))
+RETRY_SECONDS = 1.0
+
+
+class Graph:
+    """Who owns whom, by uid; kept up to date by each visible change."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Where] = {}
+        self.dependents: dict[str, set[Where]] = {}
+
+    def update(self, resource: str, entry: Entry, previous: Entry | None, *, deleted: bool) -> None:
+        where = (resource, entry.key)
+        before = previous.owners if previous is not None else ()
+        for uid in before:
+            if deleted or uid not in entry.owners:
+                self._drop(uid, where)
+        if deleted:
+            self.objects.pop(entry.uid, None)
+            return
+        self.objects[entry.uid] = where
+        for uid in entry.owners:
+            self.dependents.setdefault(uid, set()).add(where)
+
+    def _drop(self, uid: str, where: Where) -> None:
+        found = self.dependents.get(uid)
+        if found is not None:
+            found.discard(where)
+            if not found:
+                del self.dependents[uid]
+
+
+class Controllers:
+    """One task that works through what changes have made due."""
+
+    def __init__(self, state: State, registry: Registry, writer: Writer) -> None:
+        self._state = state
+        self._registry = registry
+        self._writer = writer
+        self._graph = Graph()
+        self._due: dict[tuple[str, Where], None] = {}
+        self._wake = asyncio.Event()
+        self._loaded = False
+        self._steps: dict[str, Callable[[Where], Awaitable[None]]] = {
+            "orphaned": self._collect,
+            "owner-gone": self._collect_dependents,
+            "finalize": self._finalize,
+            "namespace": self._namespace,
+            "crd": self._definition,
+        }
+        state.listen(self._changed)
+
+    def load(self) -> None:
+        """Build the graph of what was stored, register the stored CRDs, and make everything due once."""
+        definitions = self._state.collection(crd_rules.STORE)
+        for entry in list(definitions.range(None)):
+            self._register(entry)
+        for collection in self._state.collections():
+            for entry in collection.range(None):
+                self._graph.update(collection.resource, entry, None, deleted=False)
+        for collection in self._state.collections():
+            for entry in collection.range(None):
+                self._examine(collection.resource, entry)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            failed: list[tuple[str, Where]] = []
+            while self._due:
+                item = next(iter(self._due))
+                del self._due[item]
+                if not await self._attempt(item):
+                    failed.append(item)
+            if failed:
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._again, failed)
+
+    async def _attempt(self, item: tuple[str, Where]) -> bool:
+        step, where = item
+        try:
+            await self._steps[step](where)
+        except StatusError as error:
+            if error.code not in (404, 409):
+                log.warning("%s of %s %s: %s; will try again", step, where[0], where[1], error.message)
+            return error.code == 404
+        return True
+
+    def _again(self, items: list[tuple[str, Where]]) -> None:
+        for item in items:
+            self._due[item] = None
+        self._wake.set()
+
+    def _enqueue(self, step: str, where: Where) -> None:
+        self._due[(step, where)] = None
+        self._wake.set()
+
+    # -- what a change makes due ----------------------------------------------------------------------------
+
+    def _changed(self, resource: str, event: Event) -> None:
+        entry = event.entry
+        self._graph.update(resource, entry, event.previous, deleted=event.deleted)
+        if resource == crd_rules.STORE:
+            self._definition_changed(event)
+        if event.deleted:
+            if entry.uid in self._graph.dependents:
+                self._enqueue("owner-gone", (entry.uid, entry.key))
+            for owner in entry.owners:
+                self._enqueue_owner(owner)
+            self._namespace_shrank(entry.key[0])
+        else:
+            self._examine(resource, entry)
+
+    def _examine(self, resource: str, entry: Entry) -> None:
+        where = (resource, entry.key)
+        if entry.owners and any(uid not in self._graph.objects for uid in entry.owners):
+            self._enqueue("orphaned", where)
+        if entry.deleting:
+            if resource == "namespaces":
+                self._enqueue("namespace", where)
+            elif resource == crd_rules.STORE:
+                self._enqueue("crd", where)
+            self._enqueue("finalize", where)
+            for owner in entry.owners:
+                self._enqueue_owner(owner)
+
+    def _enqueue_owner(self, uid: str) -> None:
+        where = self._graph.objects.get(uid)
+        if where is not None:
+            entry = self._state.collection(where[0]).entries.get(where[1])
+            if entry is not None and entry.deleting:
+                self._enqueue("finalize", where)
+
+    def _namespace_shrank(self, namespace: str) -> None:
+        if namespace:
+            entry = self._state.collection("namespaces").entries.get(("", namespace))
+            if entry is not None and entry.deleting:
+                self._enqueue("namespace", ("namespaces", ("", namespace)))
+
+    # -- garbage collection ---------------------------------------------------------------------------------
+
+    def _resource(self, store: str) -> Resource | None:
+        return self._registry.stores().get(store)
+
+    def _call(self, resource: Resource, key: Key, identity: Identity) -> Call:
+        return Call(resource, identity, WriteOptions(field_manager=identity.user.rpartition(":")[2]), *key)
+
+    async def _collect_dependents(self, where: Where) -> None:
+        uid = where[0]
+        for dependent in list(self._graph.dependents.get(uid, ())):
+            await self._collect(dependent)
+
+    async def _collect(self, where: Where) -> None:
+        """Delete an object whose owners are all gone; forget single owners that are gone."""
+        entry = self._state.collection(where[0]).entries.get(where[1])
+        resource = self._resource(where[0])
+        if entry is None or resource is None or entry.deleting:
+            return
+        owners: list[Json] = entry.object()["metadata"].get("ownerReferences") or []
+        gone = [owner["uid"] for owner in owners if self._is_gone(owner, where[1][0])]
+        if not gone:
+            return
+        call = self._call(resource, where[1], GC_IDENTITY)
+        if len(gone) == len(owners):
+            await self._writer.delete(call, DeleteOptions(propagation="Background", uid=entry.uid))
+        else:
+            await self._writer.update(call, _without_owners(set(gone)))
+
+    def _is_gone(self, owner: Json, namespace: str) -> bool:
+        group, _, version = str(owner.get("apiVersion", "")).rpartition("/")
+        resource = self._registry.find_kind(group, version, owner["kind"])
+        if resource is None:
+            resource = self._registry.kind_in_group(group, owner["kind"])
+        if resource is None:
+            return False
+        key = (namespace if resource.namespaced else "", owner["name"])
+        entry = self._state.collection(resource.store).latest(key)
+        return entry is None or entry.uid != owner["uid"]
+
+    async def _finalize(self, where: Where) -> None:
+        """Carry out the `foregroundDeletion` and `orphan` finalizers of one object."""
+        entry = self._state.collection(where[0]).entries.get(where[1])
+        resource = self._resource(where[0])
+        if entry is None or resource is None:
+            return
+        finalizers: list[str] = entry.object()["metadata"].get("finalizers") or []
+        if ORPHAN in finalizers:
+            for dependent in list(self._graph.dependents.get(entry.uid, ())):
+                await self._release(dependent, entry.uid)
+            await self._remove_finalizer(resource, entry.key, ORPHAN)
+        elif FOREGROUND in finalizers and not await self._blocked(entry):
+            await self._remove_finalizer(resource, entry.key, FOREGROUND)
+
+    async def _blocked(self, owner: Entry) -> bool:
+        blocked = False
+        for where in list(self._graph.dependents.get(owner.uid, ())):
+            entry = self._state.collection(where[0]).entries.get(where[1])
+            resource = self._resource(where[0])
+            if entry is None or resource is None:
+                continue
+            owners: list[Json] = entry.object()["metadata"].get("ownerReferences") or []
+            if any(item["uid"] == owner.uid and item.get("blockOwnerDeletion") for item in owners):
+                blocked = True
+            if not entry.deleting and all(self._leaves(item, owner, where[1][0]) for item in owners):
+                policy = "Foreground" if entry.uid in self._graph.dependents else "Background"
+                call = self._call(resource, entry.key, GC_IDENTITY)
+                await self._writer.delete(call, DeleteOptions(propagation=policy, uid=entry.uid))
+        return blocked
+
+    def _leaves(self, reference: Json, owner: Entry, namespace: str) -> bool:
+        return reference["uid"] == owner.uid or self._is_gone(reference, namespace)
+
+    async def _release(self, where: Where, uid: str) -> None:
+        resource = self._resource(where[0])
+        if resource is not None:
+            await self._writer.update(self._call(resource, where[1], GC_IDENTITY), _without_owners({uid}))
+
+    async def _remove_finalizer(self, resource: Resource, key: Key, name: str) -> None:
+        def change(obj: Json) -> Json:
+            kept = [item for item in obj["metadata"].get("finalizers") or () if item != name]
+            if kept:
+                obj["metadata"]["finalizers"] = kept
+            else:
+                obj["metadata"].pop("finalizers", None)
+            return obj
+
+        await self._writer.update(self._call(resource, key, GC_IDENTITY), change)
+
+    # -- namespaces -----------------------------------------------------------------------------------------
+
+    async def _namespace(self, where: Where) -> None:
+        """Empty a namespace that is being deleted, then let it go."""
+        name = where[1][1]
+        namespaces = self._state.collection("namespaces")
+        entry = namespaces.entries.get(where[1])
+        if entry is None:
+            return
+        left = 0
+        for store, resource in self._registry.stores().items():
+            if not resource.namespaced or not store:
+                continue
+            for item in list(self._state.collection(store).range(name)):
+                left += 1
+                if not item.deleting:
+                    await self._delete_quietly(resource, item.key)
+        if left or namespaces.latest(where[1]) is not entry:
+            return
+        obj = entry.object()
+        obj["spec"] = {**(obj.get("spec") or {}), "finalizers": []}
+        obj["spec"].pop("finalizers")
+        if obj["metadata"].get("finalizers"):
+            if entry.object().get("spec") != obj["spec"]:
+                await self._state.put(namespaces, obj, entry)
+        else:
+            await self._state.remove(namespaces, obj, entry)
+
+    async def _delete_quietly(self, resource: Resource, key: Key) -> None:
+        try:
+            call = self._call(resource, key, NAMESPACE_IDENTITY)
+            await self._writer.delete(call, DeleteOptions(propagation="Background"))
+        except StatusError as error:
+            if error.code != 404:
+                log.warning("cannot delete %s %s: %s", resource.plural, key, error.message)
+
+    # -- custom resource definitions ------------------------------------------------------------------------
+
+    def _definition_changed(self, event: Event) -> None:
+        if event.previous is not None:
+            self._unregister(event.previous, keep=None if event.deleted else event.entry)
+        if not event.deleted:
+            self._register(event.entry)
+
+    def _register(self, entry: Entry) -> None:
+        crd = entry.object()
+        if not crd.get("status", {}).get("conditions"):
+            return
+        for resource in crds.resources(crd):
+            self._registry.add(resource)
+            self._state.register_fields(resource.store, resource.read_fields if resource.selectable else None)
+
+    def _unregister(self, entry: Entry, keep: Entry | None) -> None:
+        old = entry.object()
+        same = keep is not None and keep.object().get("spec") == old.get("spec")
+        for resource in crds.resources(old):
+            served = self._registry.find(resource.group, resource.version, resource.plural)
+            if served is None:
+                continue
+            self._registry.remove(served)
+            if not same:
+                self._state.collection(served.store).cut_watchers()
+
+    async def _definition(self, where: Where) -> None:
+        """Delete the objects of a CRD that is being deleted, then let it go."""
+        definitions = self._state.collection(crd_rules.STORE)
+        entry = definitions.entries.get(where[1])
+        if entry is None:
+            return
+        crd = entry.object()
+        finalizers: list[str] = crd["metadata"].get("finalizers") or []
+        if crd_rules.CLEANUP_FINALIZER not in finalizers:
+            return
+        store = f"{crd['spec']['group']}/{crd['spec']['names']['plural']}"
+        resource = self._resource(store)
+        left = list(self._state.collection(store).range(None))
+        if left and resource is not None:
+            for item in left:
+                if not item.deleting:
+                    await self._delete_quietly(resource, item.key)
+            self._again_later(("crd", where))
+            return
+        definition = self._registry.find(crd_rules.GROUP, "v1", crd_rules.PLURAL)
+        assert definition is not None
+        await self._remove_finalizer(definition, entry.key, crd_rules.CLEANUP_FINALIZER)
+
+    def _again_later(self, item: tuple[str, Where]) -> None:
+        asyncio.get_running_loop().call_later(0.05, self._again, [item])
+
+
+def _without_owners(gone: set[str]) -> Callable[[Json], Json]:
+    def change(obj: Json) -> Json:
+        kept = [item for item in obj["metadata"].get("ownerReferences") or () if item["uid"] not in gone]
+        if kept:
+            obj["metadata"]["ownerReferences"] = kept
+        else:
+            obj["metadata"].pop("ownerReferences", None)
+        return obj
+
+    return change
+
+
+__all__ = ["Controllers", "Graph", "copy", "now_text"]

@@ -1,0 +1,119 @@
+"""CustomResourceDefinitions as served resources."""
+
+import copy
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from anyvisor.embedded.apiserver import validation
+from anyvisor.embedded.apiserver.builtin import object_meta
+from anyvisor.embedded.apiserver.columns import AGE, NAME
+from anyvisor.embedded.apiserver.jsonpath import compile_path
+from anyvisor.embedded.apiserver.resource import Column, Resource, Scale, lookup
+from anyvisor.embedded.apiserver.schema import Node, compile_schema
+
+Json = dict[str, Any]
+
+
+def resources(crd: Json) -> list[Resource]:
+    """Return a descriptor for each served version of a valid CRD."""
+    spec: Json = crd["spec"]
+    storage = next(item["name"] for item in spec["versions"] if item.get("storage"))
+    return [_resource(spec, version, storage) for version in spec["versions"] if version.get("served")]
+
+
+def _resource(spec: Json, version: Json, storage: str) -> Resource:
+    names, group = spec["names"], spec["group"]
+    schema: Json = lookup(version, ("schema", "openAPIV3Schema")) or {}
+    subresources: Json = version.get("subresources") or {}
+    return Resource(
+        group,
+        version["name"],
+        names["kind"],
+        names["plural"],
+        spec["scope"] == "Namespaced",
+        singular=names.get("singular") or names["kind"].lower(),
+        list_kind=names.get("listKind") or f"{names['kind']}List",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        store=f"{group}/{names['plural']}",
+        stored_version=f"{group}/{storage}",
+        schema=_node(schema),
+        openapi=_public_schema(schema),
+        columns=_columns(version.get("additionalPrinterColumns")),
+        has_status="status" in subresources,
+        scale=_scale(subresources.get("scale")),
+        selectable={
+            path.lstrip("."): tuple(path.lstrip(".").split("."))
+            for item in version.get("selectableFields") or ()
+            if (path := item.get("jsonPath", ""))
+        },
+        custom=True,
+        check=validation.fast_check(schema),
+        warning=_deprecation(version, group, names["kind"]),
+    )
+
+
+def _deprecation(version: Json, group: str, kind: str) -> str:
+    if not version.get("deprecated"):
+        return ""
+    return version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"
+
+
+def _node(schema: Json) -> Node:
+    node = compile_schema(schema)
+    node.props["apiVersion"] = Node(type="string")
+    node.props["kind"] = Node(type="string")
+    node.props["metadata"] = object_meta()
+    return node
+
+
+def _public_schema(schema: Json) -> Json:
+    result = copy.copy(schema)
+    result["properties"] = {
+        **(schema.get("properties") or {}),
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+    }
+    return result
+
+
+def _scale(scale: Json | None) -> Scale | None:
+    if not scale:
+        return None
+
+    def path(name: str) -> tuple[str, ...]:
+        return tuple(str(scale.get(name, "")).strip(".").split(".")) if scale.get(name) else ()
+
+    return Scale(path("specReplicasPath"), path("statusReplicasPath"), path("labelSelectorPath"))
+
+
+def _columns(columns: Sequence[Json] | None) -> tuple[Column, ...]:
+    if not columns:
+        return (NAME, AGE)
+    return (NAME, *(_column(item) for item in columns))
+
+
+def _column(item: Json) -> Column:
+    run = compile_path(item["jsonPath"])
+    kind = item.get("type", "string")
+
+    def read(obj: Json) -> Any:
+        found = run(obj)
+        if not found:
+            return None
+        if kind == "string":
+            return ",".join(_cell(value) for value in found) if len(found) > 1 else _cell(found[0])
+        return found[0]
+
+    return Column(
+        item["name"], read, kind, item.get("format", ""), item.get("priority", 0), item.get("description", "")
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return json.dumps(value, separators=(",", ":"))
+    return "" if value is None else str(value)

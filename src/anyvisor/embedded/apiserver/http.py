@@ -1,0 +1,161 @@
+"""The HTTP shell: sockets, TLS, authentication by certificate or token, and bytes in and out. No rules of the API."""
+
+import asyncio
+import gzip
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from anyvisor.embedded.apiserver.codec import MAX_BODY
+from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, ApiResponse, Identity
+from anyvisor.embedded.apiserver.params import parse_path
+from anyvisor.embedded.apiserver.respond import error_response
+from anyvisor.embedded.apiserver.status import StatusError, too_large
+from anyvisor.kube.transport import Request
+
+GZIP_BYTES = 128 << 10
+HEADER_BYTES = 32 << 10
+KEEPALIVE_SECONDS = 120.0
+HEADER_SECONDS = 30.0
+MAX_GROUPS = 64
+
+Handle = Callable[[ApiRequest], Awaitable[ApiResponse]]
+Upgrade = Callable[[web.Request, Identity], Awaitable[web.StreamResponse | None]]
+TokenLookup = Callable[[str], Identity | None]
+
+
+def certificate_identity(certificate: Mapping[str, Any] | None) -> Identity | None:
+    """Return the user of a verified client certificate: CN is the name, each O a group."""
+    if not certificate:
+        return None
+    user = ""
+    groups: list[str] = []
+    for part in certificate.get("subject", ()):
+        for name, value in part:
+            if name == "commonName":
+                user = value
+            elif name == "organizationName":
+                groups.append(value)
+    return Identity(user, tuple(groups[:MAX_GROUPS])).with_authenticated() if user else None
+
+
+class Shell:
+    """Serves a handler on sockets."""
+
+    def __init__(self, handle: Handle, upgrade: Upgrade, lookup: TokenLookup) -> None:
+        self._handle = handle
+        self._upgrade = upgrade
+        self._lookup = lookup
+        self._runner: web.ServerRunner | None = None
+        self._sites: list[web.SockSite] = []
+
+    async def start(self) -> None:
+        """Make the shell ready to listen."""
+        server = web.Server(
+            self._serve,
+            access_log=None,
+            handler_cancellation=True,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
+            auto_decompress=True,
+        )
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
+        await self._runner.setup()
+
+    async def listen(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Serve on a bound socket."""
+        assert self._runner is not None
+        site = web.SockSite(self._runner, sock, ssl_context=tls, backlog=1024)
+        await site.start()
+        self._sites.append(site)
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _identity(self, request: web.BaseRequest) -> Identity:
+        header = request.headers.get("Authorization", "")
+        if header[:7].lower() == "bearer ":
+            return self._lookup(header[7:].strip()) or ANONYMOUS
+        transport = request.transport
+        found = certificate_identity(transport.get_extra_info("peercert")) if transport is not None else None
+        return found or ANONYMOUS
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        identity = self._identity(request)
+        if "upgrade" in request.headers.get("Connection", "").lower():
+            answer = await self._upgrade(request, identity)  # pyright: ignore[reportArgumentType]
+            if answer is not None:
+                return answer
+        try:
+            body = await self._body(request)
+        except StatusError as error:
+            return _plain(error_response(error), request)
+        response = await self._handle(ApiRequest(_request(request, body), identity))
+        if response.stream is None:
+            return _plain(response, request)
+        return await self._stream(request, response)
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        if not request.body_exists:
+            return b""
+        if (request.content_length or 0) > MAX_BODY:
+            raise too_large("the request body", MAX_BODY)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(HEADER_SECONDS):
+                async for chunk in request.content.iter_any():
+                    size += len(chunk)
+                    if size > MAX_BODY:
+                        raise too_large("the request body", MAX_BODY)
+                    parts.append(chunk)
+        except TimeoutError as error:
+            raise StatusError(408, "Timeout", "the request body did not arrive in time") from error
+        except HttpProcessingError as error:
+            raise StatusError(400, "BadRequest", f"cannot read the request body: {error.message}") from error
+        return b"".join(parts)
+
+    async def _stream(self, request: web.BaseRequest, response: ApiResponse) -> web.StreamResponse:
+        assert response.stream is not None
+        answer = web.StreamResponse(status=response.status, headers=response.headers)
+        answer.enable_chunked_encoding()
+        try:
+            await answer.prepare(request)
+            async for chunk in response.stream:
+                await answer.write(chunk)
+            await answer.write_eof()
+        except (ConnectionResetError, ConnectionAbortedError):
+            pass
+        finally:
+            close = getattr(response.stream, "aclose", None)
+            if close is not None:
+                with suppress(RuntimeError):
+                    await close()
+        return answer
+
+
+def _request(request: web.BaseRequest, body: bytes) -> Request:
+    path = request.rel_url.raw_path
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return Request(request.method, path, request.rel_url.raw_query_string, headers, body)
+
+
+def _plain(response: ApiResponse, request: web.BaseRequest) -> web.Response:
+    body = response.body
+    headers = response.headers
+    if len(body) > GZIP_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+        body = gzip.compress(body, 1)
+        headers = {**headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
+    return web.Response(body=body, status=response.status, headers=headers)
+
+
+__all__ = ["Shell", "certificate_identity", "parse_path", "unquote"]

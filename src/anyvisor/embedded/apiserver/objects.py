@@ -1,0 +1,232 @@
+"""The verbs on stored resources: from a request to the reader or the writer, and back to bytes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyvisor.embedded.apiserver import patch as patches
+from anyvisor.embedded.apiserver import status as st
+from anyvisor.embedded.apiserver.codec import OBJECT, decode_json, media_type, negotiate, read_body
+from anyvisor.embedded.apiserver.identity import ApiRequest, ApiResponse
+from anyvisor.embedded.apiserver.params import (
+    DeleteOptions,
+    Target,
+    WriteOptions,
+    delete_options,
+    write_options,
+)
+from anyvisor.embedded.apiserver.reads import Reader, selector_of
+from anyvisor.embedded.apiserver.resource import Resource
+from anyvisor.embedded.apiserver.respond import View, json_response
+from anyvisor.embedded.apiserver.state import State
+from anyvisor.embedded.apiserver.status import Cause, StatusError
+from anyvisor.embedded.apiserver.writes import Call, Change, Outcome, Writer
+
+Json = dict[str, Any]
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request on a resource, read but not yet carried out."""
+
+    request: ApiRequest
+    target: Target
+    query: Mapping[str, str]
+    resource: Resource
+    verb: str
+    warnings: list[str] = field(default_factory=list[str])
+
+    @property
+    def view(self) -> View:
+        output = negotiate(self.request.request.headers.get("accept", ""))
+        return View(self.resource, output, self.query.get("includeObject", "Metadata"))
+
+    def options(self) -> WriteOptions:
+        return write_options(self.query, self.request.request.headers.get("user-agent", ""))
+
+    def call(self, options: WriteOptions | None = None) -> Call:
+        return Call(
+            self.resource,
+            self.request.identity,
+            options if options is not None else self.options(),
+            self.target.namespace,
+            self.target.name,
+            self.target.subresource,
+            self.warnings,
+        )
+
+    def body(self) -> Any:
+        request = self.request.request
+        return read_body(request.body, media_type(request.headers))
+
+    def object_body(self) -> Json:
+        """Return the body as an object. Raises a 400 Status when it is something else."""
+        body = self.body()
+        if not isinstance(body, dict):
+            raise st.bad_request("the body of the request must be one object")
+        return body
+
+
+class Objects:
+    """Carries out the eight verbs, for objects and for their status."""
+
+    def __init__(self, state: State, reader: Reader, writer: Writer) -> None:
+        self._state = state
+        self._reader = reader
+        self._writer = writer
+
+    async def serve(self, ask: Ask) -> ApiResponse:
+        """Answer one request. Raises a Status for every refusal."""
+        match ask.verb:
+            case "get":
+                return self._get(ask)
+            case "list":
+                return self._list(ask)
+            case "watch":
+                return self._watch(ask)
+            case "create":
+                return self._written(ask, await self._writer.create(ask.call(), ask.object_body()))
+            case "update":
+                body = ask.object_body()
+                return self._written(ask, await self._writer.update(ask.call(), lambda _old: _copy(body), replace=True))
+            case "patch":
+                return self._written(ask, await self._patch(ask))
+            case "delete":
+                return await self._delete(ask)
+            case _:
+                return await self._delete_many(ask)
+
+    def _get(self, ask: Ask) -> ApiResponse:
+        target = ask.target
+        entry = self._reader.get(ask.resource, target.namespace, target.name, ask.query)
+        view = ask.view
+        return ApiResponse(200, {"content-type": view.output.content_type}, view.one(entry.raw))
+
+    def _list(self, ask: Ask) -> ApiResponse:
+        namespace = ask.target.namespace or None if ask.resource.namespaced else None
+        page = self._reader.page(ask.resource, namespace, ask.query)
+        view = ask.view
+        body = view.many(page.items, page.metadata)
+        return ApiResponse(200, {"content-type": view.output.content_type}, body)
+
+    def _watch(self, ask: Ask) -> ApiResponse:
+        namespace = ask.target.namespace or None if ask.resource.namespaced else None
+        stream = self._reader.watch(ask.view, namespace, ask.target.name or None, ask.query)
+        return ApiResponse(200, {"content-type": "application/json"}, stream=stream)
+
+    def _written(self, ask: Ask, outcome: Outcome) -> ApiResponse:
+        view = ask.view
+        return ApiResponse(outcome.status, {"content-type": view.output.content_type}, view.one(outcome.raw))
+
+    async def _patch(self, ask: Ask) -> Outcome:
+        kind = media_type(ask.request.request.headers)
+        body = ask.body()
+        call = ask.call()
+        if kind == APPLY:
+            if not isinstance(body, dict):
+                raise st.bad_request("an applied configuration must be one object")
+            if not ask.query.get("fieldManager"):
+                raise _apply_needs_manager()
+            return await self._writer.apply(call, body)
+        if call.options.force:
+            raise _force_needs_apply()
+        return await self._writer.update(call, self._change(ask.resource, kind, body, call.name))
+
+    def _change(self, resource: Resource, kind: str, body: Any, name: str) -> Change:
+        def change(old: Json) -> Json:
+            try:
+                if kind == JSON_PATCH:
+                    return patches.json_patch(old, body)
+                if kind == STRATEGIC:
+                    return patches.strategic_merge(old, body, resource.schema)
+                return patches.merge_patch(old, body)
+            except patches.PatchError as error:
+                raise _unpatchable(resource, name, error) from error
+
+        if kind not in (JSON_PATCH, MERGE_PATCH, STRATEGIC) or (kind == STRATEGIC and resource.custom):
+            supported = (
+                [JSON_PATCH, MERGE_PATCH, APPLY] if resource.custom else [JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY]
+            )
+            raise st.unsupported_media(kind, supported)
+        if kind != JSON_PATCH and not isinstance(body, dict):
+            raise st.bad_request("a merge patch must be an object")
+        return change
+
+    async def _delete(self, ask: Ask) -> ApiResponse:
+        options = self._delete_options(ask)
+        call = ask.call(WriteOptions(dry_run=options.dry_run))
+        outcome = await self._writer.delete(call, options)
+        if outcome.deleted and not ask.resource.strategy.graceful:
+            return json_response(_deleted_status(ask, outcome))
+        return self._written(ask, outcome)
+
+    def _delete_options(self, ask: Ask) -> DeleteOptions:
+        body: Json = ask.object_body() if ask.request.request.body else {}
+        return delete_options(ask.query, body)
+
+    async def _delete_many(self, ask: Ask) -> ApiResponse:
+        options = self._delete_options(ask)
+        selector = selector_of(ask.resource, ask.query)
+        namespace = ask.target.namespace or None if ask.resource.namespaced else None
+        collection = self._state.collection(ask.resource.store)
+        entries = [entry for entry in collection.range(namespace) if entry.matches(selector)]
+        removed: list[bytes] = []
+        for entry in entries:
+            call = ask.call(WriteOptions(dry_run=options.dry_run))
+            call.namespace, call.name = entry.key
+            try:
+                removed.append((await self._writer.delete(call, options)).raw)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+        metadata: Json = {"resourceVersion": str(self._state.visible)}
+        view = View(ask.resource, OBJECT)
+        return ApiResponse(200, {"content-type": "application/json"}, view.many(removed, metadata))
+
+
+def _copy(obj: Json) -> Json:
+    from copy import deepcopy
+
+    return deepcopy(obj)
+
+
+def _deleted_status(ask: Ask, outcome: Outcome) -> Json:
+    obj: Json = decode_json(outcome.raw)
+    details: Json = {"name": obj["metadata"]["name"], "kind": ask.resource.plural, "uid": obj["metadata"]["uid"]}
+    if ask.resource.group:
+        details["group"] = ask.resource.group
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def _unpatchable(resource: Resource, name: str, error: Exception) -> StatusError:
+    return StatusError(
+        422,
+        "Invalid",
+        f"the server rejected our request due to an error in our request: {error}",
+        {"name": name, "group": resource.group, "kind": resource.plural},
+    )
+
+
+def _apply_needs_manager() -> StatusError:
+    cause = Cause("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
+    return StatusError(
+        422,
+        "Invalid",
+        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+        {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause.to_json()]},
+    )
+
+
+def _force_needs_apply() -> StatusError:
+    cause = Cause("force", "FieldValueForbidden", "Forbidden: may not be specified for non-apply patch")
+    return StatusError(
+        422,
+        "Invalid",
+        'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
+        {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause.to_json()]},
+    )

@@ -1,0 +1,183 @@
+"""Descriptors of served resources: what the generic machinery needs to know about a kind."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyvisor.embedded.apiserver.schema import ANYTHING, Node
+from anyvisor.embedded.apiserver.status import Cause
+
+Json = dict[str, Any]
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of `kubectl get`; `value` reads the cell from the object."""
+
+    name: str
+    value: Callable[[Json], Any]
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+    description: str = ""
+
+    def definition(self) -> Json:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where the scale subresource finds its numbers, as paths of field names."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
+def _no_change(_obj: Json, _old: Json | None) -> None:
+    return
+
+
+def _no_causes(_obj: Json, _old: Json | None) -> list[Cause]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """What a kind does of its own in a write."""
+
+    prepare: Callable[[Json, Json | None], None] = _no_change
+    """Set defaults and server-owned fields, in place; the second argument is the old object of an update."""
+    validate: Callable[[Json, Json | None], Sequence[Cause]] = _no_causes
+    graceful: bool = False
+    """Whether deletion waits for a grace period (pods)."""
+    path_segment_names: bool = False
+    """Whether names may be any path segment (RBAC) instead of DNS names."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resource:
+    """One served resource in one version."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    singular: str = ""
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    store: str = ""
+    """Name of the collection that holds the objects; several versions, or groups, may share one."""
+    stored_version: str = ""
+    """The apiVersion that stored objects carry."""
+    schema: Node = field(default_factory=lambda: ANYTHING)
+    openapi: Json = field(default_factory=dict[str, Any])
+    columns: tuple[Column, ...] = ()
+    has_status: bool = False
+    scale: Scale | None = None
+    actions: tuple[tuple[str, str, str, str], ...] = ()
+    """Further subresources: (name, group, version, kind) of what they take; each is served by an action."""
+    strategy: Strategy = Strategy()
+    selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Field selectors beyond name and namespace, and the path of field names that each reads."""
+    custom: bool = False
+    """Defined by a CustomResourceDefinition."""
+    keeps_generation: bool = True
+    """Whether `metadata.generation` counts changes outside metadata and status."""
+    check: Callable[[Any], bool] | None = None
+    """A fast test whether an object obeys the schema; None means that the schema is not enforced."""
+    to_stored: Callable[[Json], Json] | None = None
+    from_stored: Callable[[Json], Json] | None = None
+    warning: str = ""
+    """Sent with each answer of a deprecated version."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def converts(self) -> bool:
+        """Whether served objects differ from stored ones."""
+        return self.api_version != self.stored_version
+
+    def read_fields(self, obj: Json) -> Mapping[str, str]:
+        """Return the values of the selectable fields of a stored object."""
+        return {name: _text(lookup(obj, path)) for name, path in self.selectable.items()}
+
+
+def lookup(obj: Any, path: Sequence[str]) -> Any:
+    """Follow field names; None when one is missing."""
+    for name in path:
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(name)
+    return obj
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+class Registry:
+    """Every served resource, by path and by kind. Changed on the loop only."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[tuple[str, str, str], Resource] = {}
+        self._by_kind: dict[tuple[str, str, str], Resource] = {}
+        self._changed: list[Callable[[], None]] = []
+        self.generation = 0
+        """Counts changes, so that derived documents know when they are stale."""
+
+    def add(self, resource: Resource) -> None:
+        self._by_path[(resource.group, resource.version, resource.plural)] = resource
+        self._by_kind[(resource.group, resource.version, resource.kind)] = resource
+        self.generation += 1
+
+    def remove(self, resource: Resource) -> None:
+        self._by_path.pop((resource.group, resource.version, resource.plural), None)
+        self._by_kind.pop((resource.group, resource.version, resource.kind), None)
+        self.generation += 1
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._by_path.get((group, version, plural))
+
+    def find_kind(self, group: str, version: str, kind: str) -> Resource | None:
+        return self._by_kind.get((group, version, kind))
+
+    def any_version(self, group: str, plural: str) -> Resource | None:
+        """Return some served version of a resource."""
+        for (its_group, _, its_plural), resource in self._by_path.items():
+            if its_group == group and its_plural == plural:
+                return resource
+        return None
+
+    def kind_in_group(self, group: str, kind: str) -> Resource | None:
+        for (its_group, _, its_kind), resource in self._by_kind.items():
+            if its_group == group and its_kind == kind:
+                return resource
+        return None
+
+    def all(self) -> list[Resource]:
+        return list(self._by_path.values())
+
+    def stores(self) -> dict[str, Resource]:
+        """Return one resource for each collection."""
+        found: dict[str, Resource] = {}
+        for resource in self._by_path.values():
+            found.setdefault(resource.store, resource)
+        return found

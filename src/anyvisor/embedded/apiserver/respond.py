@@ -1,0 +1,155 @@
+"""Turn stored objects into the bytes that a client asked for: object, table or metadata, in the served version."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from anyvisor.embedded.apiserver import table as tables
+from anyvisor.embedded.apiserver.codec import Output, decode_json, encode_json, to_yaml
+from anyvisor.embedded.apiserver.identity import ApiResponse
+from anyvisor.embedded.apiserver.resource import Resource
+from anyvisor.embedded.apiserver.state import Event
+from anyvisor.embedded.apiserver.status import StatusError
+
+Json = dict[str, Any]
+
+_HEAD = b'{"apiVersion":"'
+BOOKMARK_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How one client sees one resource."""
+
+    resource: Resource
+    output: Output
+    include: str = "Metadata"
+
+    def raw(self, stored: bytes) -> bytes:
+        """Return the served form of a stored object's bytes."""
+        resource = self.resource
+        if resource.from_stored is not None:
+            return encode_json(resource.from_stored(decode_json(stored)))
+        end = stored.index(b'"', len(_HEAD))
+        version = resource.api_version.encode()
+        return stored if stored[len(_HEAD) : end] == version else _HEAD + version + stored[end:]
+
+    def one(self, stored: bytes) -> bytes:
+        """Return one object as the client wants it."""
+        raw = self.raw(stored)
+        if self.output.shape == "object":
+            return to_yaml(decode_json(raw)) if self.output.yaml else raw
+        return self._encode(self._shaped(stored, raw))
+
+    def _shaped(self, stored: bytes, raw: bytes, *, definitions: bool = True) -> Json:
+        obj = decode_json(raw)
+        if self.output.shape == "metadata":
+            return tables.partial_metadata(obj, self.output.version)
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        row = decode_json(stored) if self.resource.from_stored is not None else obj
+        return tables.table(
+            self.resource.columns,
+            [row],
+            metadata,
+            datetime.now(UTC),
+            include=self.include,
+            version=self.output.version,
+            definitions=definitions,
+        )
+
+    def _encode(self, obj: Json) -> bytes:
+        return to_yaml(obj) if self.output.yaml else encode_json(obj)
+
+    def many(self, items: list[bytes], metadata: Json) -> bytes:
+        """Return a list of objects as the client wants it."""
+        if self.output.shape == "table":
+            objects = [decode_json(item) for item in items]
+            return self._encode(
+                tables.table(
+                    self.resource.columns,
+                    objects,
+                    metadata,
+                    datetime.now(UTC),
+                    include=self.include,
+                    version=self.output.version,
+                )
+            )
+        if self.output.shape == "metadata":
+            version = self.output.version
+            partial = [tables.partial_metadata(decode_json(self.raw(item)), version) for item in items]
+            return self._encode(
+                {
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": f"meta.k8s.io/{version}",
+                    "metadata": metadata,
+                    "items": partial,
+                }
+            )
+        head = encode_json(
+            {
+                "apiVersion": self.resource.api_version,
+                "kind": self.resource.list_kind,
+                "metadata": metadata,
+            }
+        )
+        body = b'%s,"items":[%s]}' % (head[:-1], b",".join([self.raw(item) for item in items]))
+        return to_yaml(decode_json(body)) if self.output.yaml else body
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.resource.api_version, self.output.shape, self.output.version, self.include)
+
+    def event(self, kind: str, event: Event) -> bytes:
+        """Return one watch event; all watchers with the same view share the bytes."""
+        key = (kind, *self.key)
+        found = event.encoded.get(key)
+        if found is None:
+            found = event.encoded[key] = self._event(kind, event)
+        return found
+
+    def _event(self, kind: str, event: Event) -> bytes:
+        stored = event.entry.raw
+        if kind == "DELETED" and not event.deleted and event.previous is not None:
+            last: Json = decode_json(event.previous.raw)
+            last["metadata"]["resourceVersion"] = str(event.rv)
+            stored = encode_json(last)
+        return self.watch_line(kind, stored)
+
+    def watch_line(self, kind: str, stored: bytes) -> bytes:
+        raw = self.raw(stored)
+        if self.output.shape != "object":
+            raw = encode_json(self._shaped(stored, raw))
+        return b'{"type":"%s","object":%s}\n' % (kind.encode(), raw)
+
+    def bookmark(self, rv: int, *, initial_end: bool = False) -> bytes:
+        metadata: Json = {"resourceVersion": str(rv), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {BOOKMARK_END: "true"}
+        resource = self.resource
+        obj: Json = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+        if self.output.shape == "metadata":
+            obj = tables.partial_metadata(obj, self.output.version)
+        elif self.output.shape == "table":
+            partial = tables.partial_metadata(obj, self.output.version)
+            obj = tables.table((), [], {"resourceVersion": str(rv)}, datetime.now(UTC))
+            obj["rows"] = [{"cells": [], "object": partial}]
+        return encode_json({"type": "BOOKMARK", "object": obj}) + b"\n"
+
+
+def error_line(error: StatusError) -> bytes:
+    """Return the ERROR event that ends a watch."""
+    return encode_json({"type": "ERROR", "object": error.to_json()}) + b"\n"
+
+
+def json_response(obj: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> ApiResponse:
+    return ApiResponse(status, {"content-type": "application/json", **(headers or {})}, encode_json(obj))
+
+
+def error_response(error: StatusError) -> ApiResponse:
+    headers: dict[str, str] = {}
+    if "retryAfterSeconds" in error.details:
+        headers["retry-after"] = str(error.details["retryAfterSeconds"])
+    if error.code == 401:
+        headers["www-authenticate"] = 'Bearer realm="anyvisor"'
+    return json_response(error.to_json(), error.code, headers)

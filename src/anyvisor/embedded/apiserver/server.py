@@ -1,0 +1,199 @@
+"""One API server: its parts put together, started and stopped."""
+
+import asyncio
+import copy
+import hashlib
+import hmac
+import socket
+import ssl
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from anyvisor.embedded.apiserver import bootstrap, crd_rules
+from anyvisor.embedded.apiserver.actions import Actions
+from anyvisor.embedded.apiserver.builtin import built_in, reviews
+from anyvisor.embedded.apiserver.config import ServerConfig
+from anyvisor.embedded.apiserver.controllers import Controllers
+from anyvisor.embedded.apiserver.handler import Handler, attributes, verb_of
+from anyvisor.embedded.apiserver.http import Shell
+from anyvisor.embedded.apiserver.identity import ANONYMOUS, MASTERS, Identity
+from anyvisor.embedded.apiserver.inprocess import InProcessTransport
+from anyvisor.embedded.apiserver.objects import Objects
+from anyvisor.embedded.apiserver.params import WriteOptions, parse_path, parse_query
+from anyvisor.embedded.apiserver.rbac import Authorizer
+from anyvisor.embedded.apiserver.reads import Reader
+from anyvisor.embedded.apiserver.resource import Registry, Resource
+from anyvisor.embedded.apiserver.respond import error_response
+from anyvisor.embedded.apiserver.reviews import Reviews
+from anyvisor.embedded.apiserver.state import Collection, State
+from anyvisor.embedded.apiserver.status import StatusError
+from anyvisor.embedded.apiserver.store import Store
+from anyvisor.embedded.apiserver.tokens import AUDIENCE, Tokens, identity_of, load_key
+from anyvisor.embedded.apiserver.writes import Call, Writer, now_text, to_stored
+
+Json = dict[str, Any]
+
+LOOPBACK = Identity("system:apiserver", (MASTERS,)).with_authenticated()
+"""The server's own identity, for what it installs at start."""
+
+
+class ApiServer:
+    """An async context manager: inside it, the server answers in-process requests and may listen on sockets.
+
+    Nothing is opened and no thread runs before it is entered, so it may be made before a fork.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._tasks: asyncio.TaskGroup | None = None
+        self._main: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        config = self._config
+        store = Store(config.database)
+        store.open()
+        self._store = store
+        self._state = State(store)
+        self._registry = Registry()
+        for resource in [*built_in(), *reviews()]:
+            self._registry.add(resource)
+            if resource.selectable and resource.store:
+                self._state.register_fields(resource.store, resource.read_fields)
+        self._authorizer = Authorizer(self._state)
+        self._writer = Writer(self._state, config.admission)
+        self._controllers = Controllers(self._state, self._registry, self._writer)
+        self._state.load()
+        self._controllers.load()
+        self._tokens = Tokens(load_key(config.database.with_name("signing.key")))
+        key = load_key(config.database.with_name("signing.key"))
+        reader = Reader(self._state, hmac.digest(key, b"continue", hashlib.sha256))
+        objects = Objects(self._state, reader, self._writer)
+        actions = Actions(self._state, self._writer, self._tokens, config.pod_log, config.evict)
+        review = Reviews(self._authorizer, self.lookup_token)
+        self._handler = Handler(config, self._registry, self._authorizer, objects, actions, review)
+        self._shell = Shell(self._handler.handle, self._upgrade, self.lookup_token)
+        self._state.start()
+        self._tasks = asyncio.TaskGroup()
+        await self._tasks.__aenter__()
+        self._main = self._tasks.create_task(self._controllers.run(), name="apiserver-controllers")
+        await self._shell.start()
+        await self._install()
+        self._handler.ready = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._handler.ready = False
+        await self._shell.close()
+        assert self._tasks is not None
+        assert self._main is not None
+        self._main.cancel()
+        await self._tasks.__aexit__(None, None, None)
+        await self._state.close()
+
+    async def serve(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        """Listen on a bound socket. For client certificates `tls` must ask for them (CERT_OPTIONAL)."""
+        await self._shell.listen(sock, tls)
+
+    def inprocess(self, identity: Identity) -> InProcessTransport:
+        """Return a transport that sends requests as `identity`."""
+        return InProcessTransport(self._handler.handle, identity)
+
+    @property
+    def handler(self) -> Handler:
+        """The handler without its HTTP shell."""
+        return self._handler
+
+    def stored(self, store: str) -> Collection:
+        """Return the objects of one resource (`group/plural`) as they are now, for lookups in process."""
+        return self._state.collection(store)
+
+    def lookup_token(self, token: str) -> Identity | None:
+        """Return the user of a bearer token; None when it is not valid any more."""
+        for known, identity in self._config.static_tokens.items():
+            if hmac.compare_digest(known.encode(), token.encode()):
+                return identity.with_authenticated()
+        claims = self._tokens.check(token)
+        if claims is None or AUDIENCE not in claims.audiences:
+            return None
+        account = self._state.collection("serviceaccounts").latest((claims.namespace, claims.account))
+        if account is None or account.uid != claims.uid:
+            return None
+        if claims.bound_pod is not None:
+            pod = self._state.collection("pods").latest((claims.namespace, claims.bound_pod[0]))
+            if pod is None or pod.uid != claims.bound_pod[1]:
+                return None
+        return identity_of(claims)
+
+    async def _upgrade(self, request: web.Request, identity: Identity) -> web.StreamResponse | None:
+        """Hand an upgrade to the aggregated group that serves it, once it is authorized."""
+        target = parse_path(request.rel_url.raw_path)
+        route = self._handler.aggregated(target.group, target.version)
+        if route is None or route.stream is None:
+            return None
+        verb = verb_of(request.method, target, parse_query(request.rel_url.raw_query_string))
+        try:
+            if identity is ANONYMOUS:
+                raise StatusError(401, "Unauthorized", "Unauthorized")
+            self._handler.authorize(identity, attributes(verb, target))
+        except StatusError as error:
+            answer = error_response(error)
+            return web.Response(body=answer.body, status=answer.status, headers=answer.headers)
+        return await route.stream(request, identity)
+
+    # -- what is installed at start -------------------------------------------------------------------------
+
+    async def _install(self) -> None:
+        await self._ensure(bootstrap.namespaces())
+        await self._ensure(bootstrap.default_roles())
+        await self.install_crds(self._config.crds)
+        await self._ensure(self._config.objects)
+
+    async def install_crds(self, crds: Sequence[Json]) -> None:
+        """Create the given CustomResourceDefinitions, or bring those that exist up to date."""
+        resource = self._registry.find(crd_rules.GROUP, "v1", crd_rules.PLURAL)
+        assert resource is not None
+        collection = self._state.collection(crd_rules.STORE)
+        async with asyncio.TaskGroup() as group:
+            for crd in crds:
+                wanted = copy.deepcopy(crd)
+                wanted.pop("status", None)
+                crd_rules.set_defaults(wanted)
+                name = wanted["metadata"]["name"]
+                entry = collection.entries.get(("", name))
+                if entry is None:
+                    group.create_task(self._writer.create(self._own_call(resource, wanted), wanted))
+                elif entry.object().get("spec") != wanted["spec"]:
+                    group.create_task(self._replace_crd(resource, wanted))
+
+    async def _replace_crd(self, resource: Resource, wanted: Json) -> None:
+        def change(old: Json) -> Json:
+            old["spec"] = wanted["spec"]
+            return old
+
+        await self._writer.update(self._own_call(resource, wanted), change)
+
+    async def _ensure(self, objects: Sequence[Json]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for obj in objects:
+                made = copy.deepcopy(obj)
+                api_version: str = made["apiVersion"]
+                its_group, _, version = api_version.rpartition("/")
+                resource = self._registry.find_kind(its_group, version, made["kind"])
+                if resource is None:
+                    raise ValueError(f"cannot install {made['kind']} of {api_version}: it is not served")
+                call = self._own_call(resource, made)
+                if self._state.collection(resource.store).latest((call.namespace, call.name)) is None:
+                    group.create_task(self._writer.create(call, made))
+
+    def _own_call(self, resource: Resource, obj: Json) -> Call:
+        metadata: Json = obj["metadata"]
+        namespace = metadata.get("namespace", "") if resource.namespaced else ""
+        return Call(resource, LOOPBACK, WriteOptions(field_manager="anyvisor"), namespace, metadata["name"])
+
+
+__all__ = ["ApiServer", "now_text", "to_stored"]

@@ -1,0 +1,433 @@
+"""What the server knows: every object in memory, its recent history, and who watches it.
+
+One event loop owns this state. A write is first queued for the store and visible to the next write of the same
+object; once it is on disk it becomes visible to readers and watchers, in order of resourceVersion.
+"""
+
+import asyncio
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from anyvisor.embedded.apiserver.selectors import EVERYTHING, Selector
+from anyvisor.embedded.apiserver.status import StatusError, expired, unavailable
+from anyvisor.embedded.apiserver.store import Compaction, Row, Store
+
+Json = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace (empty for cluster-scoped resources) and name."""
+
+HISTORY_EVENTS = 4096
+HISTORY_BYTES = 8 << 20
+"""Bounds of one resource's watch history."""
+COMPACT_ROWS = 256
+WATCH_EVENTS = 2048
+WATCH_BYTES = 32 << 20
+"""What may wait for one slow watcher before it is cut off."""
+
+encode = msgspec.json.Encoder().encode
+NOTHING: Mapping[str, str] = {}
+
+
+@dataclass(slots=True, eq=False, frozen=True)
+class Entry:
+    """One version of one object: its bytes, and the head that selectors and the garbage collector read."""
+
+    rv: int
+    key: Key
+    uid: str
+    raw: bytes
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+    owners: tuple[str, ...] = ()
+    deleting: bool = False
+
+    def object(self) -> Json:
+        """Decode the object; the caller owns the result."""
+        return msgspec.json.decode(self.raw)
+
+    def matches(self, selector: Selector) -> bool:
+        """Say whether the object obeys both selectors."""
+        if not selector.fields:
+            return not selector.labels or selector.matches(self.labels, NOTHING)
+        fields = {**self.fields, "metadata.namespace": self.key[0], "metadata.name": self.key[1]}
+        return selector.matches(self.labels, fields)
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """One change of one object, with its encodings, which all watchers share."""
+
+    rv: int
+    entry: Entry
+    previous: Entry | None
+    deleted: bool
+    encoded: dict[Any, bytes] = field(default_factory=dict[Any, bytes])
+
+    @property
+    def size(self) -> int:
+        return len(self.entry.raw) + 200
+
+
+FieldReader = Callable[[Json], Mapping[str, str]]
+
+
+class _Owner(msgspec.Struct):
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    ownerReferences: list[_Owner] | None = None  # noqa: N815 - the wire name
+    deletionTimestamp: str | None = None  # noqa: N815
+
+
+class _Head(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def make_entry(row: Row, read_fields: FieldReader | None) -> Entry:
+    """Build the entry of a stored version."""
+    metadata = _decode_head(row.value).metadata
+    fields = read_fields(msgspec.json.decode(row.value)) if read_fields is not None else NOTHING
+    return Entry(
+        row.rv,
+        (row.namespace, row.name),
+        metadata.uid,
+        row.value,
+        metadata.labels or NOTHING,
+        fields,
+        tuple(owner.uid for owner in metadata.ownerReferences or ()),
+        metadata.deletionTimestamp is not None,
+    )
+
+
+class Watcher:
+    """The queue of one watch: bounded, filled by the loop, drained by one stream."""
+
+    def __init__(self, namespace: str | None, name: str | None, selector: Selector) -> None:
+        self.bucket = (namespace, name)
+        self._selector = selector
+        self._events: deque[tuple[str, Event]] = deque()
+        self._bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self.cut_off = False
+        """Set when the reader was too slow, or the resource went away: the watch must end."""
+
+    def offer(self, event: Event) -> None:
+        """Queue the event if it concerns this watch."""
+        kind = classify(event, self._selector)
+        if kind is None or self.cut_off:
+            return
+        self._events.append((kind, event))
+        self._bytes += event.size
+        if len(self._events) > WATCH_EVENTS or self._bytes > WATCH_BYTES:
+            self.cut()
+        self._wake()
+
+    def cut(self) -> None:
+        """End the watch without its remaining events; the client lists or watches again."""
+        self.cut_off = True
+        self._events.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self, deadline: float) -> list[tuple[str, Event]]:
+        """Return what is queued, at once or as soon as something comes; empty at `deadline` (loop time)."""
+        if not self._events and not self.cut_off:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_at(deadline, self._wake)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        batch = list(self._events)
+        self._events.clear()
+        self._bytes = 0
+        return batch
+
+
+def classify(event: Event, selector: Selector) -> str | None:
+    """Say what an event is for a watch with this selector; None when it does not concern it."""
+    if not selector:
+        return "DELETED" if event.deleted else ("ADDED" if event.previous is None else "MODIFIED")
+    before = event.previous
+    was = before is not None and before.matches(selector)
+    now = not event.deleted and event.entry.matches(selector)
+    if now:
+        return "MODIFIED" if was else "ADDED"
+    return "DELETED" if was else None
+
+
+Listener = Callable[[str, Event], None]
+
+
+class Collection:
+    """All objects of one stored resource."""
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+        self.read_fields: FieldReader | None = None
+        self.entries: dict[Key, Entry] = {}
+        self.order: list[Key] = []
+        self.pending: dict[Key, Event] = {}
+        self.history: deque[Event] = deque()
+        self.history_bytes = 0
+        self.floor = 0
+        """History up to and including this version is gone."""
+        self.garbage: list[int] = []
+        self._watchers: dict[tuple[str | None, str | None], set[Watcher]] = {}
+
+    def latest(self, key: Key) -> Entry | None:
+        """Return the newest version, on disk or on its way there: what the next write builds on."""
+        event = self.pending.get(key)
+        if event is None:
+            return self.entries.get(key)
+        return None if event.deleted else event.entry
+
+    def apply(self, event: Event) -> None:
+        """Make a change visible and remember it."""
+        key = event.entry.key
+        if event.deleted:
+            if self.entries.pop(key, None) is not None:
+                del self.order[bisect_left(self.order, key)]
+        else:
+            if key not in self.entries:
+                insort(self.order, key)
+            self.entries[key] = event.entry
+        self.history.append(event)
+        self.history_bytes += event.size
+        while len(self.history) > HISTORY_EVENTS or self.history_bytes > HISTORY_BYTES:
+            self._forget()
+
+    def _forget(self) -> None:
+        event = self.history.popleft()
+        self.history_bytes -= event.size
+        self.floor = event.rv
+        if event.previous is not None:
+            self.garbage.append(event.previous.rv)
+        if event.deleted:
+            self.garbage.append(event.rv)
+
+    def notify(self, event: Event) -> None:
+        namespace, name = event.entry.key
+        for bucket in ((None, None), (namespace, None), (None, name), (namespace, name)):
+            for watcher in self._watchers.get(bucket, ()):
+                watcher.offer(event)
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers.setdefault(watcher.bucket, set()).add(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        bucket = self._watchers.get(watcher.bucket)
+        if bucket is not None:
+            bucket.discard(watcher)
+            if not bucket:
+                del self._watchers[watcher.bucket]
+
+    def cut_watchers(self) -> None:
+        """End all watches: the resource is no longer served as it was."""
+        for bucket in self._watchers.values():
+            for watcher in bucket:
+                watcher.cut()
+
+    def since(self, rv: int) -> list[Event]:
+        """Return the events after `rv`. Raises a 410 Status when that history is gone."""
+        if rv < self.floor:
+            raise expired(f"too old resource version: {rv} ({self.floor})")
+        found: list[Event] = []
+        for event in reversed(self.history):
+            if event.rv <= rv:
+                break
+            found.append(event)
+        found.reverse()
+        return found
+
+    def range(self, namespace: str | None, start: Key | None = None) -> Iterator[Entry]:
+        """Iterate over the visible objects of one namespace, or of all, from `start` on."""
+        low = bisect_left(self.order, start if start is not None else (namespace or "", ""))
+        for at in range(low, len(self.order)):
+            key = self.order[at]
+            if namespace is not None and key[0] != namespace:
+                return
+            yield self.entries[key]
+
+    def snapshot(self, rv: int, namespace: str | None, start: Key | None = None) -> list[Entry]:
+        """Return the objects as they were at `rv`, in order of their keys. Raises a 410 Status."""
+        state: dict[Key, Entry | None] = {}
+        for event in reversed(self.since(rv)):
+            state[event.entry.key] = event.previous
+        if not state:
+            return list(self.range(namespace, start))
+        found = {entry.key: entry for entry in self.range(namespace, start)}
+        for key, entry in state.items():
+            if (namespace is not None and key[0] != namespace) or (start is not None and key < start):
+                continue
+            if entry is None:
+                found.pop(key, None)
+            else:
+                found[key] = entry
+        return [found[key] for key in sorted(found)]
+
+
+@dataclass(slots=True)
+class _InFlight:
+    collection: Collection
+    event: Event
+    future: asyncio.Future[Entry]
+
+
+class State:
+    """All collections, the version counter, and the writes that are on their way to disk."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._collections: dict[str, Collection] = {}
+        self._in_flight: dict[int, _InFlight] = {}
+        self._listeners: list[Listener] = []
+        self._epoch = 0
+        self._assigned = 1
+        self.visible = 1
+        """The newest version that readers see."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._readers: dict[str, FieldReader] = {}
+
+    def register_fields(self, resource: str, reader: FieldReader | None) -> None:
+        """Say how the selectable fields of a resource are read; call it before `load` where possible."""
+        if reader is not None:
+            self._readers[resource] = reader
+        collection = self._collections.get(resource)
+        if collection is not None:
+            collection.read_fields = reader
+
+    def collection(self, resource: str) -> Collection:
+        found = self._collections.get(resource)
+        if found is None:
+            found = self._collections[resource] = Collection(resource)
+            found.read_fields = self._readers.get(resource)
+        return found
+
+    def collections(self) -> Sequence[Collection]:
+        return list(self._collections.values())
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener(resource, event)` on the loop for every change that becomes visible."""
+        self._listeners.append(listener)
+
+    def load(self) -> None:
+        """Read the log. Blocks; call it before `start`."""
+        floors = self._store.floors()
+        for resource, floor in floors.items():
+            self.collection(resource).floor = floor
+        for row in self._store.rows():
+            collection = self.collection(row.resource)
+            entry = make_entry(row, collection.read_fields)
+            previous = collection.entries.get(entry.key)
+            self.visible = self._assigned = row.rv
+            if row.rv > collection.floor:
+                collection.apply(Event(row.rv, entry, previous, row.deleted))
+            elif not row.deleted:
+                insort(collection.order, entry.key)
+                collection.entries[entry.key] = entry
+        self._assigned = self.visible = max([self.visible, *floors.values()])
+
+    def start(self) -> None:
+        """Start the store's threads; needs the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._store.start(self._on_commit)
+
+    async def close(self) -> None:
+        """Wait for the writes in flight and stop the store."""
+        waiting = [flight.future for flight in self._in_flight.values()]
+        if waiting:
+            await asyncio.wait(waiting)
+        await asyncio.get_running_loop().run_in_executor(None, self._store.close)
+
+    def put(self, collection: Collection, obj: Json, previous: Entry | None) -> asyncio.Future[Entry]:
+        """Queue a new version of `obj`; sets its resourceVersion. The future ends when it is durable."""
+        return self._submit(collection, obj, previous, deleted=False)
+
+    def remove(self, collection: Collection, obj: Json, previous: Entry) -> asyncio.Future[Entry]:
+        """Queue the removal of an object whose last state is `obj`."""
+        return self._submit(collection, obj, previous, deleted=True)
+
+    def _submit(
+        self, collection: Collection, obj: Json, previous: Entry | None, *, deleted: bool
+    ) -> asyncio.Future[Entry]:
+        assert self._loop is not None
+        self._assigned += 1
+        rv = self._assigned
+        metadata: Json = obj["metadata"]
+        metadata["resourceVersion"] = str(rv)
+        entry = Entry(
+            rv,
+            (metadata.get("namespace", ""), metadata["name"]),
+            metadata["uid"],
+            encode(obj),
+            metadata.get("labels") or NOTHING,
+            collection.read_fields(obj) if collection.read_fields is not None else NOTHING,
+            tuple(owner["uid"] for owner in metadata.get("ownerReferences", ())),
+            "deletionTimestamp" in metadata,
+        )
+        event = Event(rv, entry, previous, deleted)
+        collection.pending[entry.key] = event
+        future: asyncio.Future[Entry] = self._loop.create_future()
+        self._in_flight[rv] = _InFlight(collection, event, future)
+        self._store.submit(Row(rv, collection.resource, *entry.key, deleted, entry.raw), self._epoch)
+        return future
+
+    def _on_commit(self, rows: Sequence[Row], failure: BaseException | None) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._finish, [row.rv for row in rows], failure)
+
+    def _finish(self, versions: Sequence[int], failure: BaseException | None) -> None:
+        if failure is not None:
+            self._fail_all(failure)
+            return
+        for rv in versions:
+            flight = self._in_flight.pop(rv)
+            collection, event = flight.collection, flight.event
+            if collection.pending.get(event.entry.key) is event:
+                del collection.pending[event.entry.key]
+            collection.apply(event)
+            self.visible = rv
+            collection.notify(event)
+            for listener in self._listeners:
+                listener(collection.resource, event)
+            if not flight.future.done():
+                flight.future.set_result(event.entry)
+            if len(collection.garbage) >= COMPACT_ROWS:
+                self._store.compact(Compaction(collection.resource, collection.floor, collection.garbage))
+                collection.garbage = []
+
+    def _fail_all(self, failure: BaseException) -> None:
+        """Take back every write in flight: later ones may build on the one that the disk refused."""
+        self._epoch += 1
+        flights = list(self._in_flight.values())
+        self._in_flight.clear()
+        for flight in flights:
+            flight.collection.pending.clear()
+            if not flight.future.done():
+                flight.future.set_exception(_write_failed(failure))
+
+
+def _write_failed(failure: BaseException) -> StatusError:
+    return unavailable(
+        f"the object was not stored: {failure}; free space on the disk of the control plane and try again"
+    )
+
+
+__all__ = ["EVERYTHING", "Collection", "Entry", "Event", "Key", "State", "Watcher", "classify", "make_entry"]

@@ -1,0 +1,182 @@
+"""Refusals as Kubernetes' Status objects, with the texts and reasons that clients match on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One `details.causes` entry: which field, which kind of mistake, and the sentence about it."""
+
+    field: str
+    reason: str
+    message: str
+
+    def to_json(self) -> Json:
+        return {"reason": self.reason, "message": self.message, "field": self.field}
+
+
+def required(path: str, what: str = "") -> Cause:
+    return Cause(path, "FieldValueRequired", f"Required value{': ' + what if what else ''}")
+
+
+def invalid_value(path: str, value: Any, why: str) -> Cause:
+    shown = f'"{value}"' if isinstance(value, str) else value
+    return Cause(path, "FieldValueInvalid", f"Invalid value: {shown}: {why}")
+
+
+def forbidden_field(path: str, why: str) -> Cause:
+    return Cause(path, "FieldValueForbidden", f"Forbidden: {why}")
+
+
+class StatusError(Exception):
+    """A request that is answered with a failure Status."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Json | None = None,
+        *,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details: Json = dict(details or {})
+        if retry_after is not None:
+            self.details["retryAfterSeconds"] = retry_after
+
+    def to_json(self) -> Json:
+        """Return the Status object."""
+        status: Json = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if self.details:
+            status["details"] = self.details
+        return status
+
+
+def qualified(group: str, plural: str) -> str:
+    """Return the `plural.group` form that Kubernetes' messages use."""
+    return f"{plural}.{group}" if group else plural
+
+
+def _details(group: str, kind: str, name: str) -> Json:
+    details: Json = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    return details
+
+
+def not_found(group: str, plural: str, name: str) -> StatusError:
+    return StatusError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found', _details(group, plural, name))
+
+
+def no_such_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(group: str, plural: str, name: str) -> StatusError:
+    return StatusError(
+        409,
+        "AlreadyExists",
+        f'{qualified(group, plural)} "{name}" already exists',
+        _details(group, plural, name),
+    )
+
+
+def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
+    return StatusError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}',
+        _details(group, plural, name),
+    )
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def modified(group: str, plural: str, name: str) -> StatusError:
+    """The optimistic lock's refusal, in the words that client-go's retry helpers expect."""
+    return conflict(group, plural, name, MODIFIED)
+
+
+def apply_conflict(causes: Sequence[Cause]) -> StatusError:
+    many = "conflict" if len(causes) == 1 else "conflicts"
+    lines = "".join(f"\n- {cause.message}: {cause.field}" for cause in causes) if len(causes) > 1 else ""
+    text = (
+        f"Apply failed with {len(causes)} {many}: {causes[0].message}: {causes[0].field}"
+        if len(causes) == 1
+        else f"Apply failed with {len(causes)} {many}:{lines}"
+    )
+    return StatusError(409, "Conflict", text, {"causes": [cause.to_json() for cause in causes]})
+
+
+def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
+    messages = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
+    text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+    details = _details(group, kind, name)
+    details["causes"] = [cause.to_json() for cause in causes]
+    return StatusError(422, "Invalid", f'{qualified(group, kind)} "{name}" is invalid: {text}', details)
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
+    subject = f'{qualified(group, plural)} "{name}"' if name else f"{qualified(group, plural)}"
+    return StatusError(403, "Forbidden", f"{subject} is forbidden: {why}", _details(group, plural, name))
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def method_not_allowed(group: str, plural: str, verb: str) -> StatusError:
+    return StatusError(
+        405,
+        "MethodNotAllowed",
+        f"{verb} is not supported on resources of kind {qualified(group, plural)!r}",
+        _details(group, plural, ""),
+    )
+
+
+def expired(message: str) -> StatusError:
+    return StatusError(410, "Expired", message)
+
+
+def too_large(what: str, limit: int) -> StatusError:
+    return StatusError(
+        413, "RequestEntityTooLarge", f"{what} is larger than the limit of {limit} bytes; send a smaller one"
+    )
+
+
+def unsupported_media(content_type: str, allowed: Sequence[str]) -> StatusError:
+    return StatusError(
+        415,
+        "UnsupportedMediaType",
+        f"the body of the request was in an unknown format ({content_type!r}); "
+        f"accepted media types include: {', '.join(allowed)}",
+    )
+
+
+def unavailable(message: str) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message, retry_after=1)

@@ -1,0 +1,293 @@
+"""Defaults and rules of the built-in kinds that need some of their own."""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anyvisor.embedded.apiserver import crd_rules
+from anyvisor.embedded.apiserver.resource import Strategy, lookup
+from anyvisor.embedded.apiserver.status import Cause, forbidden_field, invalid_value, required
+
+Json = dict[str, Any]
+
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+NAMESPACE_FINALIZER = "kubernetes"
+MAX_DATA_BYTES = 1 << 20
+
+
+IMMUTABLE = "field is immutable"
+
+
+def _namespace(obj: Json, old: Json | None) -> None:
+    metadata: Json = obj["metadata"]
+    if "name" in metadata:
+        metadata.setdefault("labels", {})[NAMESPACE_LABEL] = metadata["name"]
+    if old is None:
+        obj["spec"] = {"finalizers": [NAMESPACE_FINALIZER]}
+        obj["status"] = {"phase": "Active"}
+    else:
+        obj["spec"] = old.get("spec", {})
+
+
+_CONTAINER_DEFAULTS = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+
+
+def _pod(obj: Json, old: Json | None) -> None:
+    spec: Json = obj.setdefault("spec", {})
+    for name, value in (
+        ("restartPolicy", "Always"),
+        ("dnsPolicy", "ClusterFirst"),
+        ("schedulerName", "default-scheduler"),
+        ("terminationGracePeriodSeconds", 30),
+    ):
+        spec.setdefault(name, value)
+    spec.setdefault("securityContext", {})
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        if not isinstance(container, dict):
+            continue
+        for name, value in _CONTAINER_DEFAULTS.items():
+            container.setdefault(name, value)
+        container.setdefault("resources", {})
+        image = str(container.get("image", ""))
+        latest = image.endswith(":latest") or ":" not in image.rsplit("/", 1)[-1]
+        container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+    if old is None:
+        obj["status"] = {"phase": "Pending", "qosClass": _qos(spec)}
+
+
+def _qos(spec: Json) -> str:
+    requests = limits = 0
+    guaranteed = True
+    containers: Sequence[Json] = [item for item in spec.get("containers") or () if isinstance(item, dict)]
+    for container in containers:
+        resources: Json = container.get("resources") or {}
+        wants: Json = resources.get("requests") or {}
+        caps: Json = resources.get("limits") or {}
+        requests += len(wants)
+        limits += len(caps)
+        for name in ("cpu", "memory"):
+            if name not in caps or wants.get(name, caps[name]) != caps[name]:
+                guaranteed = False
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+_POD_MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds")
+
+
+def _check_pod(obj: Json, old: Json | None) -> list[Cause]:
+    spec: Json = obj["spec"]
+    if old is not None:
+        return _check_pod_update(spec, old["spec"])
+    causes: list[Cause] = []
+    containers = spec.get("containers") or ()
+    if not containers:
+        causes.append(required("spec.containers"))
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        where = f"spec.containers[{index}]"
+        name = container.get("name")
+        if not name:
+            causes.append(required(f"{where}.name"))
+        elif name in seen:
+            causes.append(Cause(f"{where}.name", "FieldValueDuplicate", f'Duplicate value: "{name}"'))
+        seen.add(name)
+        if not container.get("image"):
+            causes.append(required(f"{where}.image"))
+    return causes
+
+
+def _check_pod_update(spec: Json, old: Json) -> list[Cause]:
+    def fixed(value: Json) -> Json:
+        kept = {name: item for name, item in value.items() if name not in _POD_MUTABLE}
+        for part in ("containers", "initContainers"):
+            if part in kept:
+                kept[part] = [{k: v for k, v in item.items() if k != "image"} for item in kept[part]]
+        return kept
+
+    if fixed(spec) == fixed(old):
+        return []
+    allowed = "`spec.containers[*].image`, `spec.initContainers[*].image`, " + ", ".join(
+        f"`spec.{name}`" for name in _POD_MUTABLE
+    )
+    return [forbidden_field("spec", f"pod updates may not change fields other than {allowed}")]
+
+
+def _secret(obj: Json, _old: Json | None) -> None:
+    obj.setdefault("type", "Opaque")
+    plain = obj.pop("stringData", None)
+    if plain:
+        data: Json = obj.setdefault("data", {})
+        for name, value in plain.items():
+            data[name] = base64.b64encode(str(value).encode()).decode()
+
+
+def _check_data(obj: Json, old: Json | None) -> list[Cause]:
+    causes: list[Cause] = []
+    size = 0
+    for part in ("data", "binaryData"):
+        for name, value in (obj.get(part) or {}).items():
+            size += len(value)
+            if not _is_config_key(name):
+                causes.append(
+                    invalid_value(
+                        f"{part}[{name}]",
+                        name,
+                        "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+                    )
+                )
+    if size > MAX_DATA_BYTES * 4 // 3:
+        causes.append(Cause("", "FieldValueTooLong", f"Too long: may not be more than {MAX_DATA_BYTES} bytes"))
+    if old is not None and old.get("immutable"):
+        causes.extend(
+            forbidden_field(part, "field is immutable when `immutable` is set")
+            for part in ("data", "binaryData")
+            if obj.get(part) != old.get(part)
+        )
+    return causes
+
+
+def _is_config_key(name: str) -> bool:
+    return 0 < len(name) <= 253 and name not in (".", "..") and all(c.isalnum() or c in "-_." for c in name)
+
+
+def _check_secret(obj: Json, old: Json | None) -> list[Cause]:
+    causes = _check_data(obj, old)
+    for name, value in (obj.get("data") or {}).items():
+        try:
+            base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            causes.append(invalid_value(f"data[{name}]", "", "the value is not valid base64"))
+    if old is not None and obj.get("type") != old.get("type"):
+        causes.append(invalid_value("type", obj.get("type"), IMMUTABLE))
+    return causes
+
+
+def _volume(obj: Json, old: Json | None) -> None:
+    spec: Json = obj.setdefault("spec", {})
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    spec.setdefault("volumeMode", "Filesystem")
+    if old is None:
+        obj["status"] = {"phase": "Pending"}
+
+
+def _claim(obj: Json, old: Json | None) -> None:
+    spec: Json = obj.setdefault("spec", {})
+    spec.setdefault("volumeMode", "Filesystem")
+    if old is None:
+        obj["status"] = {"phase": "Pending"}
+
+
+def _check_claim(obj: Json, old: Json | None) -> list[Cause]:
+    spec: Json = obj["spec"]
+    if old is None:
+        causes: list[Cause] = []
+        if not spec.get("accessModes"):
+            causes.append(required("spec.accessModes", "at least 1 access mode is required"))
+        if lookup(spec, ("resources", "requests", "storage")) is None:
+            causes.append(required("spec.resources[storage]"))
+        return causes
+    before: Json = old["spec"]
+    free = ("resources", "volumeName", "volumeAttributesClassName")
+    if {k: v for k, v in spec.items() if k not in free} != {k: v for k, v in before.items() if k not in free}:
+        return [
+            forbidden_field(
+                "spec",
+                "spec is immutable after creation except resources.requests and volumeAttributesClassName "
+                "for bound claims",
+            )
+        ]
+    return []
+
+
+def _storage_class(obj: Json, _old: Json | None) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+def _service(obj: Json, old: Json | None) -> None:
+    spec: Json = obj.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+    if spec["type"] != "ExternalName":
+        spec.setdefault("clusterIP", "None")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        if spec["clusterIP"] == "None":
+            spec.setdefault("clusterIPs", ["None"])
+    if old is None:
+        obj["status"] = {"loadBalancer": {}}
+
+
+def _binding(obj: Json, _old: Json | None) -> None:
+    role: Json = obj.setdefault("roleRef", {})
+    role.setdefault("apiGroup", "rbac.authorization.k8s.io")
+    for subject in obj.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", "rbac.authorization.k8s.io")
+
+
+def _check_binding(obj: Json, old: Json | None) -> list[Cause]:
+    role: Json = obj["roleRef"]
+    causes: list[Cause] = []
+    if role.get("kind") not in ("Role", "ClusterRole"):
+        causes.append(
+            Cause(
+                "roleRef.kind",
+                "FieldValueNotSupported",
+                f'Unsupported value: "{role.get("kind", "")}": supported values: "ClusterRole", "Role"',
+            )
+        )
+    if not role.get("name"):
+        causes.append(required("roleRef.name"))
+    if old is not None and role != old.get("roleRef"):
+        causes.append(invalid_value("roleRef", str(role), "cannot change roleRef"))
+    return causes
+
+
+def _check_role(obj: Json, _old: Json | None) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        if not rule.get("verbs"):
+            causes.append(required(f"rules[{index}].verbs", "verbs must contain at least one value"))
+        if not rule.get("nonResourceURLs") and not rule.get("resources"):
+            causes.append(required(f"rules[{index}].resources", "resource rules must supply at least one resource"))
+    return causes
+
+
+def _definition(obj: Json, old: Json | None) -> None:
+    crd_rules.set_defaults(obj)
+    if old is None and not crd_rules.check(obj, None):
+        finalizers: list[str] = obj["metadata"].setdefault("finalizers", [])
+        if crd_rules.CLEANUP_FINALIZER not in finalizers:
+            finalizers.append(crd_rules.CLEANUP_FINALIZER)
+        obj["status"] = crd_rules.accepted_status(obj, obj["metadata"]["creationTimestamp"])
+
+
+def _priority_class(obj: Json, _old: Json | None) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "customresourcedefinitions": Strategy(_definition, crd_rules.check),
+    "namespaces": Strategy(_namespace),
+    "pods": Strategy(_pod, _check_pod, graceful=True),
+    "secrets": Strategy(_secret, _check_secret),
+    "configmaps": Strategy(validate=_check_data),
+    "persistentvolumes": Strategy(_volume),
+    "persistentvolumeclaims": Strategy(_claim, _check_claim),
+    "storageclasses": Strategy(_storage_class),
+    "services": Strategy(_service),
+    "priorityclasses": Strategy(_priority_class),
+    "roles": Strategy(validate=_check_role, path_segment_names=True),
+    "clusterroles": Strategy(validate=_check_role, path_segment_names=True),
+    "rolebindings": Strategy(_binding, _check_binding, path_segment_names=True),
+    "clusterrolebindings": Strategy(_binding, _check_binding, path_segment_names=True),
+}
