@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from anyvisor.drivers.qemu.qmp.protocol import Event
+from anyvisor.drivers.qemu.translate.disks import disk_of
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_FORCED,
     END_REASON_GUEST_REBOOT,
@@ -100,7 +101,7 @@ def after_event(view: View, event: Event, intent: Intent) -> View:
             return _panicked() if event.data.get("action") in ("pause", "poweroff") else view
         case "BLOCK_IO_ERROR" if event.data.get("action") == "stop":
             reason = "the storage is full" if event.data.get("nospace") is True else _text(event.data, "reason")
-            message = _io_error(_text(event.data, "node-name") or _text(event.data, "device"), reason)
+            message = _io_error(disk_of(_text(event.data, "node-name") or _text(event.data, "device")), reason)
             return View(PHASE_PAUSED, pause_reason=PAUSE_REASON_IO_ERROR, message=message)
         case "WATCHDOG" if event.data.get("action") == "pause":
             return View(PHASE_PAUSED, pause_reason=PAUSE_REASON_WATCHDOG, message="the guest's watchdog fired")
@@ -108,7 +109,7 @@ def after_event(view: View, event: Event, intent: Intent) -> View:
             intent.stop = intent.stop or not intent.reboot
             return replace(view, phase=PHASE_STOPPING) if view.phase == PHASE_RUNNING and intent.stop else view
         case "STOP":
-            paused = view.phase in (PHASE_RUNNING, PHASE_STOPPING)
+            paused = view.phase in (PHASE_RUNNING, PHASE_STOPPING) and not intent.reboot
             return View(PHASE_PAUSED, pause_reason=PAUSE_REASON_USER) if paused else view
         case "RESUME":
             return View(PHASE_STOPPING if intent.stop else PHASE_RUNNING)
@@ -156,7 +157,7 @@ def _internal_error() -> View:
 
 
 def _io_error(where: str, reason: str) -> str:
-    place = f" on {where}" if where else ""
+    place = f" on disk {where}" if where else ""
     why = f": {reason}" if reason else ""
     return f"paused by an I/O error{place}{why}; it goes on by itself when the storage works again"[:MAX_MESSAGE]
 

@@ -6,7 +6,7 @@ ends the session: a VMM is as little to be trusted as the guest that may have ta
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -99,17 +99,17 @@ def _parse(line: bytes) -> Message:
         raise ProtocolError(f"no JSON: {line[:80]!r}") from error
     if not isinstance(raw, dict):
         raise ProtocolError(f"no object: {line[:80]!r}")
-    message: Json = raw  # pyright: ignore[reportUnknownVariableType]
+    message = cast(Json, raw)
     if isinstance(name := message.get("event"), str):
         data = message.get("data")
-        return Event(name, data if isinstance(data, dict) else {})
+        return Event(name, cast(Json, data) if isinstance(data, dict) else {})
     if "QMP" in message:
         return Greeting(_version(message))
     number = message.get("id")
     if "return" in message:
         return Reply(number if isinstance(number, int) else 0, message["return"])
     if isinstance(error := message.get("error"), dict):
-        details: Json = error  # pyright: ignore[reportUnknownVariableType]
+        details = cast(Json, error)
         return Failure(
             number if isinstance(number, int) else 0,
             str(details.get("class", ""))[:MAX_TEXT],

@@ -68,6 +68,8 @@ def add_devices(draft: Draft, devices: Sequence[Device]) -> None:
                     f"device-{device.id}", "virtio-rng-pci-non-transitional", addresses.fixed("rng"), {"rng": "entropy"}
                 )
             case "panic":
+                if device.panic.model not in ("", "pvpanic"):
+                    draft.refuse("VALUE_NOT_IN_SET", f"{path}.panic.model", "use pvpanic", have="pvpanic")
                 draft.device(f"device-{device.id}", "pvpanic-pci", addresses.fixed("panic"))
             case "guest_agent_port":
                 _add_agent_port(draft)

@@ -1,5 +1,6 @@
 """Disks: an explicit chain of block nodes over descriptors, and the device in front of it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -21,6 +22,8 @@ SATA_PORTS: Final = 6
 SCSI_TARGETS: Final = 255
 MAX_LAYERS: Final = 32
 VIRTIO_SERIAL_BYTES: Final = 20
+NODE_ID_CHARACTERS: Final = 20
+_NODE: Final = re.compile(r"d\d+-(.+)-\d+(?:-f)?")
 
 
 def add_disks(draft: Draft, disks: Sequence[Disk], buses: Mapping[str, int], boot: Mapping[str, int]) -> None:
@@ -44,6 +47,17 @@ def add_disks(draft: Draft, disks: Sequence[Disk], buses: Mapping[str, int], boo
 def is_virtio(disk: Disk) -> bool:
     """Whether the disk is a PCI device of its own."""
     return disk.bus in (Disk.BUS_UNSPECIFIED, Disk.BUS_VIRTIO)
+
+
+def node_name(index: int, disk_id: str, layer: int) -> str:
+    """Name of a block node, at most 31 characters in all; the disk's id is in it for the sake of error messages."""
+    return f"d{index}-{disk_id[:NODE_ID_CHARACTERS]}-{layer}"
+
+
+def disk_of(node: str) -> str:
+    """The disk's id in a block node's name, for a message; the name itself where it is none of ours."""
+    match = _NODE.fullmatch(node)
+    return match[1] if match else node
 
 
 def _check(draft: Draft, disk: Disk, path: str) -> bool:
@@ -74,7 +88,7 @@ def _chain(draft: Draft, disk: Disk, index: int, path: str) -> str:
     below: str | None = None
     for number in range(len(layers) - 1, -1, -1):
         layer = layers[number]
-        name = f"disk{index}-{number}"
+        name = node_name(index, disk.id, number)
         top = number == 0
         read_only = layer.read_only or not top or disk.read_only or disk.kind == Disk.KIND_CDROM
         direct = _direct(draft, disk, path) if top else layer.direct
@@ -83,8 +97,9 @@ def _chain(draft: Draft, disk: Disk, index: int, path: str) -> str:
             "discard": "ignore" if read_only else "unmap",
             "cache": {"direct": direct, "no-flush": False},
         }
-        draft.json("blockdev", {"node-name": f"{name}-file", **_storage(draft, disk, layer), **common})
-        node: dict[str, Json] = {"node-name": name, "driver": FORMATS[layer.format], "file": f"{name}-file", **common}
+        storage = f"{name}-f"
+        draft.json("blockdev", {"node-name": storage, **_storage(draft, disk, layer), **common})
+        node: dict[str, Json] = {"node-name": name, "driver": FORMATS[layer.format], "file": storage, **common}
         if layer.format == VolumeHandle.Layer.FORMAT_QCOW2:
             node["backing"] = below
         elif below is not None:

@@ -1,0 +1,8 @@
+"""The QEMU driver: one process per node, which talks to each machine's QEMU over a channel that the agent gave it."""
+
+
+def main(hri_socket: str, fd_socket: str) -> None:
+    """Serve the HRI on two unix sockets until a signal ends the process. Guests are not touched by that."""
+    from anyvisor.drivers.qemu.server import run  # late: a client of the translation needs no server
+
+    run(hri_socket, fd_socket)

@@ -1,0 +1,186 @@
+"""Facts of QEMU on this node: version, machine types, CPU models, and the accelerators that really run a guest.
+
+They cost two short QEMU runs, so they are kept in a file, for one boot of the node and one QEMU binary.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from anyvisor.drivers.qemu import probe_guest
+from anyvisor.drivers.qemu.qmp import Event, QmpClient
+from anyvisor.hri.errors import HriError
+from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Accelerator
+
+KVM_DEVICE: Final = "/dev/kvm"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+PROBE_SECONDS: Final = 20.0
+FORM: Final = 1
+"""Raised whenever the facts or the ways to find them change."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What one binary can do on one node; `problem` says why nothing is known."""
+
+    emulator: str
+    version: str = ""
+    profiles: tuple[str, ...] = ()
+    default_profile: str = ""
+    cpu_models: tuple[str, ...] = ()
+    kvm_opens: bool = False
+    kvm_runs: bool = False
+    kvm_message: str = ""
+    installed: bool = False
+    problem: str = ""
+
+    @property
+    def accelerators(self) -> tuple[Accelerator, ...]:
+        """Those that run guests, the best first."""
+        return (ACCELERATOR_KVM, ACCELERATOR_EMULATION) if self.kvm_runs else (ACCELERATOR_EMULATION,)
+
+
+class _Stored(msgspec.Struct):
+    key: str
+    facts: Facts
+
+
+def key(emulator: str) -> str:
+    """What the facts stand and fall with: the boot, the binary, the right to use KVM, and this code."""
+    try:
+        status = os.stat(emulator)
+        binary = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+    except OSError:
+        binary = "none"
+    boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
+    return f"{FORM}/{boot}/{emulator}/{binary}/{os.access(KVM_DEVICE, os.R_OK | os.W_OK)}"
+
+
+async def find(emulator: str, cache: Path | None) -> Facts:
+    """The facts, from the cache or by running QEMU. Never raises: trouble is a fact too."""
+    wanted = key(emulator)
+    stored = _load(cache) if cache is not None else None
+    if stored is not None and stored.key == wanted:
+        return stored.facts
+    facts = await _find(emulator)
+    if cache is not None and not facts.problem:
+        _store(cache, _Stored(wanted, facts))
+    return facts
+
+
+def _load(cache: Path) -> _Stored | None:
+    try:
+        return msgspec.json.decode(cache.read_bytes(), type=_Stored)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _store(cache: Path, stored: _Stored) -> None:
+    with contextlib.suppress(OSError):
+        unfinished = cache.with_name(f".{cache.name}.{os.getpid()}")
+        unfinished.write_bytes(msgspec.json.encode(stored))
+        unfinished.replace(cache)
+
+
+async def _find(emulator: str) -> Facts:
+    if not os.access(emulator, os.X_OK):
+        return Facts(emulator, problem=f"{emulator} is not installed; install QEMU for x86 (Debian: qemu-system-x86)")
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            facts = await _ask(emulator)
+            opens, why = _open_kvm()
+            runs = False
+            if opens:
+                runs, why = await _try_kvm(emulator)
+            return msgspec.structs.replace(facts, kvm_opens=opens, kvm_runs=runs, kvm_message=why)
+    except (HriError, OSError, TimeoutError, KeyError, TypeError) as error:
+        return Facts(emulator, installed=True, problem=f"{emulator} does not answer: {error or type(error).__name__}")
+
+
+@contextlib.asynccontextmanager
+async def _running(
+    command: Sequence[str], events: list[Event], stopped: asyncio.Event, descriptors: Sequence[int] = ()
+) -> AsyncGenerator[tuple[QmpClient, asyncio.subprocess.Process]]:
+    """A short-lived QEMU with its control channel on a socketpair; it is gone when the block ends."""
+
+    def on_event(event: Event) -> None:
+        events.append(event)
+        if event.name == "STOP":
+            stopped.set()
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        number = theirs.fileno()
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            *("-chardev", f"socket,id=control,fd={number}", "-mon", "chardev=control,mode=control"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            pass_fds=(number, *descriptors),
+            env={},
+        )
+        theirs.close()
+        client = await QmpClient.open(ours, on_event, stopped.set)
+        try:
+            yield client, process
+        finally:
+            client.close()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _ask(emulator: str) -> Facts:
+    command = [emulator, "-machine", "none", "-nodefaults", "-no-user-config", "-display", "none", "-S"]
+    async with _running(command, [], asyncio.Event()) as (client, _):
+        version = await client.greet()
+        machines: list[dict[str, Any]] = await client.execute("query-machines")
+        models: list[dict[str, Any]] = await client.execute("query-cpu-definitions")
+    return Facts(
+        emulator,
+        version=version,
+        profiles=tuple(sorted(each["name"] for each in machines if "q35" in each["name"])),
+        default_profile=next((each["name"] for each in machines if each.get("alias") == "q35"), ""),
+        cpu_models=tuple(sorted(each["name"] for each in models)),
+        installed=True,
+    )
+
+
+def _open_kvm() -> tuple[bool, str]:
+    try:
+        os.close(os.open(KVM_DEVICE, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return False, f"{KVM_DEVICE} does not exist: enable virtualization in the firmware, and load the kvm module"
+    except OSError as error:
+        return False, f"{KVM_DEVICE} cannot be opened ({error.strerror}): give the driver's user access to it"
+    return True, ""
+
+
+async def _try_kvm(emulator: str) -> tuple[bool, str]:
+    """Run the probe guest; a KVM that opens need not run one."""
+    with tempfile.TemporaryFile() as file:
+        file.write(probe_guest.kernel())
+        file.flush()
+        command = [
+            *(emulator, "-machine", "q35", "-accel", "kvm", "-cpu", "host", "-bios", "qboot.rom", "-m", "16"),
+            *("-nodefaults", "-no-user-config", "-display", "none"),
+            *("-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-kernel", f"/proc/self/fd/{file.fileno()}"),
+        ]
+        stopped = asyncio.Event()
+        async with _running(command, [], stopped, [file.fileno()]) as (client, process):
+            with contextlib.suppress(HriError):
+                await client.greet()
+            await stopped.wait()
+            if client.closed:
+                status = await process.wait()
+                if status == probe_guest.RUNS:
+                    return True, ""
+                return False, f"{KVM_DEVICE} opens, but a small guest failed on it (status {status})"
+            return False, f"{KVM_DEVICE} opens, but stopped a small guest with an internal error: use emulation"

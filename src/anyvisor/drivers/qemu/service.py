@@ -1,0 +1,236 @@
+"""The QEMU driver: the HRI's methods in terms of sessions and translations."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Final
+
+from anyvisor import __version__
+from anyvisor.drivers.qemu import facts, manifest
+from anyvisor.drivers.qemu.facts import Facts
+from anyvisor.drivers.qemu.session import Session
+from anyvisor.drivers.qemu.translate import Host, translate
+from anyvisor.drivers.qemu.translate.machine import CONTROL
+from anyvisor.hri.errors import HriError, InvalidRequest, MachineNotFound, NotImplementedByDriver, VmmFailed
+from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext
+from anyvisor.hri.v1.identity_pb2 import Condition
+from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareResponse, StopRequest
+from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
+from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest, OpenStreamResponse
+from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Endpoint
+
+DEFAULT_EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
+RECHECK_SECONDS: Final = 60.0
+"""Nothing tells when QEMU is installed or upgraded, or /dev/kvm appears."""
+
+
+class QemuDriver(Driver):
+    """QEMU on x86, by KVM where a guest really runs on it, else by software emulation."""
+
+    def __init__(self, emulator: str = DEFAULT_EMULATOR, cache: Path | None = None) -> None:
+        self._emulator = emulator
+        self._cache = cache
+        self._facts: Facts | None = None
+        self._facts_key = ""
+        self._finding = asyncio.Lock()
+
+    @property
+    def info(self) -> DriverInfo:
+        """Who the driver is."""
+        return DriverInfo(
+            driver=manifest.DRIVER,
+            version=__version__,
+            vmm_name="QEMU",
+            vmm_version=self._facts.version if self._facts else "",
+            manifest_digest=manifest.digest(),
+        )
+
+    async def facts(self) -> Facts:
+        """The facts of this node as of now; looked for at the first question and when the binary has changed."""
+        async with self._finding:
+            wanted = facts.key(self._emulator)
+            if self._facts is None or self._facts_key != wanted:
+                self._facts = await facts.find(self._emulator, self._cache)
+                self._facts_key = wanted
+            return self._facts
+
+    async def node_facts(self) -> AsyncGenerator[NodeFacts]:
+        """The facts, and again whenever they change."""
+        last: Facts | None = None
+        while True:
+            found = await self.facts()
+            if found != last:
+                last = found
+                yield _node_facts(found)
+            await asyncio.sleep(RECHECK_SECONDS)
+
+    async def probe(self) -> Sequence[Condition]:
+        """Ready when QEMU answers."""
+        found = await self.facts()
+        return [
+            Condition(
+                type="VmmAvailable",
+                status=not found.problem,
+                reason="Found" if not found.problem else "NotUsable",
+                message=found.problem or f"QEMU {found.version}",
+            )
+        ]
+
+    async def prepare(self, machine: MachineContext, request: PrepareRequest) -> PrepareResponse:
+        """Translate."""
+        found = await self.facts()
+        if found.problem:
+            raise VmmFailed(found.problem, retry="after_change")
+        result = translate(request.machine, _host(found))
+        stated = manifest.stated_capabilities()
+        response = PrepareResponse(
+            confirmed=[need for need in request.needs if need in stated],
+            launch=result.launch,
+            endpoints=result.endpoints,
+            driver_handles=[CONTROL],
+            devices=result.devices,
+            accelerator=result.accelerator,
+            profile=result.profile,
+            findings=result.findings,
+        )
+        response.handle = _handle(response)
+        return response
+
+    async def start(self, machine: MachineContext, call: Call) -> None:
+        """Take the control channel and let the guest run."""
+        connection = call.descriptors.take_socket(CONTROL)
+        session = Session(machine)
+        machine.session = session
+        assert machine.spec is not None
+        await session.start(connection, paused=machine.spec.lifecycle.start_paused)
+
+    async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
+        """Press the power button, or end QEMU."""
+        session = _session(machine)
+        if mode == StopRequest.MODE_REQUEST:
+            await session.press_button(reboot=reboot)
+        else:
+            await session.quit()
+
+    async def reset(self, machine: MachineContext, call: Call) -> None:
+        """Hard reset."""
+        await _session(machine).reset()
+
+    async def pause(self, machine: MachineContext, call: Call) -> None:
+        """Halt the vCPUs."""
+        await _session(machine).pause()
+
+    async def resume(self, machine: MachineContext, call: Call) -> None:
+        """Run the vCPUs."""
+        await _session(machine).resume()
+
+    async def destroy(self, machine: MachineContext, call: Call) -> None:
+        """Read the end state, end QEMU, forget the machine. A QEMU that does not answer is the agent's to kill."""
+        if not isinstance(machine.session, Session):
+            return
+        session = machine.session
+        await session.read_end()
+        with contextlib.suppress(HriError, TimeoutError):
+            await session.quit()
+        session.close()
+
+    async def adopt(self, machine: MachineContext, request: AdoptRequest, call: Call) -> None:
+        """Take over a QEMU that runs."""
+        remembered = PrepareResponse()
+        try:
+            remembered.ParseFromString(request.handle)
+        except Exception as error:
+            raise InvalidRequest("the handle was not made by this driver") from error
+        connection = call.descriptors.take_socket(CONTROL)
+        if isinstance(machine.session, Session):
+            machine.session.close()
+        with machine.change() as state:
+            state.handle = request.handle
+            state.accelerator = remembered.accelerator
+            del state.devices[:], state.endpoints[:]
+            state.devices.extend(remembered.devices)
+            state.endpoints.extend(remembered.endpoints)
+        session = Session(machine)
+        machine.session = session
+        await session.adopt(connection)
+
+    async def inspect(self, machine: MachineContext) -> None:
+        """Bring threads and memory up to date."""
+        if isinstance(machine.session, Session) and machine.connected and not machine.ended:
+            await machine.session.refresh()
+
+    async def open_stream(
+        self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors
+    ) -> OpenStreamResponse:
+        """Streams are endpoints of the machine: say which."""
+        if request.kind != STREAM_KIND_CONSOLE:
+            raise NotImplementedByDriver("only console streams are served; ask for a console")
+        for endpoint in machine.state.endpoints:
+            fits = request.device_id in ("", endpoint.device_id)
+            if endpoint.purpose == Endpoint.PURPOSE_CONSOLE and fits:
+                return OpenStreamResponse(
+                    stream_id=endpoint.id,
+                    endpoint_id=endpoint.id,
+                    protocol=endpoint.protocol,
+                    protocol_version=endpoint.protocol_version,
+                )
+        raise MachineNotFound(f"machine {machine.id!r} has no console {request.device_id!r}")
+
+
+def _session(machine: MachineContext) -> Session:
+    if not isinstance(machine.session, Session):
+        raise VmmFailed(f"there is no control channel to machine {machine.id!r}; adopt it first")
+    return machine.session
+
+
+def _handle(response: PrepareResponse) -> bytes:
+    """What Adopt needs: the answer to Prepare without the launch plan."""
+    remembered = PrepareResponse(
+        endpoints=response.endpoints,
+        devices=response.devices,
+        accelerator=response.accelerator,
+        profile=response.profile,
+    )
+    return remembered.SerializeToString(deterministic=True)
+
+
+def _host(found: Facts) -> Host:
+    return Host(
+        emulator=found.emulator,
+        profiles=frozenset(found.profiles),
+        default_profile=found.default_profile,
+        accelerators=found.accelerators,
+        reasons={ACCELERATOR_KVM: found.kvm_message},
+        cpu_models=frozenset(found.cpu_models),
+    )
+
+
+def _node_facts(found: Facts) -> NodeFacts:
+    health = NodeFacts.HEALTH_HEALTHY
+    if found.problem:
+        health = NodeFacts.HEALTH_UNHEALTHY if found.installed else NodeFacts.HEALTH_UNDETECTED
+    return NodeFacts(
+        health=health,
+        conditions=[
+            Condition(
+                type="VmmAvailable",
+                status=not found.problem,
+                reason="Found" if not found.problem else "NotUsable",
+                message=found.problem,
+            )
+        ],
+        accelerators=[
+            AcceleratorFact(
+                accelerator=ACCELERATOR_KVM,
+                opens=found.kvm_opens,
+                runs_guest=found.kvm_runs,
+                message=found.kvm_message,
+            ),
+            AcceleratorFact(accelerator=ACCELERATOR_EMULATION, opens=not found.problem, runs_guest=not found.problem),
+        ],
+        cpu_models=found.cpu_models,
+        machine_profiles=found.profiles,
+        vmm_version=found.version,
+        devices_needed=["/dev/kvm"] if found.kvm_runs else [],
+    )

@@ -1,0 +1,249 @@
+"""One machine's live control channel: commands down, events up into the machine's state."""
+
+import asyncio
+import contextlib
+import socket
+from typing import Any, Final
+
+from anyvisor.drivers.qemu import states
+from anyvisor.drivers.qemu.qmp import Event, QmpClient, QmpClosed, QmpRefused
+from anyvisor.drivers.qemu.states import Intent, View
+from anyvisor.drivers.qemu.translate.devices import AGENT_PORT
+from anyvisor.hri.errors import HriError, MachineNotFound, Refused, VmmFailed
+from anyvisor.hri.kit import MachineContext
+from anyvisor.hri.v1.types_pb2 import (
+    END_REASON_VMM_EXITED,
+    PAUSE_REASON_IO_ERROR,
+    PAUSE_REASON_USER,
+    PHASE_CRASHED,
+    PHASE_PAUSED,
+    PHASE_RUNNING,
+    PHASE_STARTING,
+    PHASE_STOPPING,
+    Thread,
+)
+
+FIRST_RETRY_SECONDS: Final = 1.0
+LAST_RETRY_SECONDS: Final = 60.0
+QUIT_SECONDS: Final = 20.0
+"""How long QEMU may take to flush its images once it was told to quit."""
+
+
+class Session:
+    """The driver's object for one machine, in `machine.session`."""
+
+    def __init__(self, machine: MachineContext) -> None:
+        self._machine = machine
+        self._intent = Intent()
+        self._client: QmpClient | None = None
+        self._starting = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_seconds = FIRST_RETRY_SECONDS
+
+    # Beginning
+
+    async def start(self, connection: socket.socket, *, paused: bool) -> None:
+        """Negotiate with a QEMU that was just started, and let its guest run."""
+        self._starting = True
+        try:
+            client = await self._open(connection)
+            version = await client.greet(*(() if paused else ("cont",)))
+        except QmpClosed as error:
+            self._show(_failed_start())
+            raise VmmFailed(_failed_start().message, retry="after_change") from error
+        except QmpRefused as error:
+            raise VmmFailed(f"the guest could not be started: {error.description}") from error
+        finally:
+            self._starting = False
+        if paused:
+            self._show(View(PHASE_PAUSED, pause_reason=PAUSE_REASON_USER))
+        with self._machine.change() as state:
+            state.vmm_version = version
+            state.graceful_stop_possible = True
+
+    async def adopt(self, connection: socket.socket) -> None:
+        """Take over a QEMU that runs: prove that it is this machine's, and read its state anew."""
+        try:
+            client = await self._open(connection)
+            version = await client.greet()
+            name: dict[str, Any] = await client.execute("query-name")
+            status: dict[str, Any] = await client.execute("query-status")
+        except QmpClosed as error:
+            raise MachineNotFound(
+                f"the QEMU of machine {self._machine.id!r} is gone: its control channel was closed"
+            ) from error
+        if name.get("name") != self._machine.id:
+            client.close()
+            raise Refused(f"this QEMU runs machine {str(name.get('name'))[:80]!r}, not {self._machine.id!r}")
+        self._show(states.of_run_state(str(status.get("status")), self._intent))
+        with self._machine.change() as state:
+            state.vmm_version = version
+            state.graceful_stop_possible = True
+        await self.refresh()
+        self._retry_when_io_failed()
+
+    async def _open(self, connection: socket.socket) -> QmpClient:
+        self._client = await QmpClient.open(connection, self._on_event, self._on_closed)
+        return self._client
+
+    # Commands
+
+    async def press_button(self, *, reboot: bool) -> None:
+        """Ask the guest by the power button. A reboot is a shutdown after which the same QEMU starts over."""
+        client = self._live()
+        self._intent.reboot = reboot
+        self._intent.stop = not reboot
+        if self._machine.phase == PHASE_PAUSED:
+            await client.execute("cont")
+        await client.execute("system_powerdown")
+
+    async def quit(self) -> None:
+        """End QEMU with its images flushed; returns when it is gone."""
+        self._intent.force = True
+        client = self._client
+        if client is None or client.closed:
+            self._show(states.after_close(self._view(), self._intent))
+            return
+        with contextlib.suppress(QmpClosed):
+            await client.execute("quit")
+        async with asyncio.timeout(QUIT_SECONDS):
+            await client.wait_closed()
+
+    async def reset(self) -> None:
+        """The reset button."""
+        await self._live().execute("system_reset")
+
+    async def pause(self) -> None:
+        """Halt the vCPUs."""
+        self._cancel_retry()
+        await self._live().execute("stop")
+
+    async def resume(self) -> None:
+        """Run the vCPUs again."""
+        try:
+            await self._live().execute("cont")
+        except QmpRefused as error:
+            raise Refused(f"the guest cannot run on: {error.description}") from error
+
+    async def refresh(self) -> None:
+        """Read what no event tells: threads, memory, and the run state in case that an event was missed."""
+        client = self._live()
+        cpus: list[dict[str, Any]] = await client.execute("query-cpus-fast")
+        loops: list[dict[str, Any]] = await client.execute("query-iothreads")
+        memory = await self._memory(client)
+        status: dict[str, Any] = await client.execute("query-status")
+        if status.get("status") in ("running", "shutdown", "guest-panicked", "internal-error"):
+            self._show(states.of_run_state(status["status"], self._intent))
+        with self._machine.change() as state:
+            state.memory_bytes = memory
+            del state.threads[:]
+            state.threads.extend(_threads(cpus, loops))
+
+    async def read_end(self) -> None:
+        """Read the run state that QEMU holds after the guest went down, if it can still be asked."""
+        client = self._client
+        if client is None or client.closed or self._view().final:
+            return
+        with contextlib.suppress(HriError):
+            status: dict[str, Any] = await client.execute("query-status")
+            view = states.of_run_state(str(status.get("status")), self._intent)
+            if view.final:
+                self._show(view)
+
+    def close(self) -> None:
+        """Leave QEMU alone."""
+        self._cancel_retry()
+        if self._client is not None:
+            self._client.close()
+
+    def _live(self) -> QmpClient:
+        if self._client is None or self._client.closed:
+            raise VmmFailed(f"there is no control channel to machine {self._machine.id!r}; adopt it first")
+        return self._client
+
+    async def _memory(self, client: QmpClient) -> int:
+        with contextlib.suppress(QmpRefused):  # no balloon
+            return int((await client.execute("query-balloon"))["actual"])
+        summary: dict[str, int] = await client.execute("query-memory-size-summary")
+        return int(summary["base-memory"]) + int(summary.get("plugged-memory", 0))
+
+    # Observations
+
+    def _view(self) -> View:
+        state = self._machine.state
+        return View(state.phase, state.end_reason, state.pause_reason, state.message)
+
+    def _show(self, view: View) -> None:
+        with self._machine.change() as state:
+            state.phase = view.phase
+            state.end_reason = view.end_reason
+            state.pause_reason = view.pause_reason
+            state.message = view.message
+
+    def _on_event(self, event: Event) -> None:
+        match event.name:
+            case "SHUTDOWN" if self._intent.reboot and event.data.get("reason") == "guest-shutdown":
+                self._start_over()
+            case "VSERPORT_CHANGE" if event.data.get("id") == AGENT_PORT:
+                with self._machine.change() as state:
+                    state.guest_agent.connected = event.data.get("open") is True
+            case "BALLOON_CHANGE" if isinstance(actual := event.data.get("actual"), int):
+                with self._machine.change() as state:
+                    state.memory_bytes = max(actual, 0)
+            case _:
+                before = self._view()
+                after = states.after_event(before, event, self._intent)
+                if after != before:
+                    self._show(after)
+                self._retry_when_io_failed()
+
+    def _start_over(self) -> None:
+        client = self._live()
+        client.send("system_reset")
+        client.send("cont")
+        self._intent.reboot = False
+
+    def _on_closed(self) -> None:
+        self._cancel_retry()
+        self._show(_failed_start() if self._starting else states.after_close(self._view(), self._intent))
+        self._machine.disconnected()
+
+    # I/O errors: the storage may come back, and nobody tells
+
+    def _retry_when_io_failed(self) -> None:
+        if self._machine.state.pause_reason != PAUSE_REASON_IO_ERROR or self._retry is not None:
+            return
+        loop = asyncio.get_running_loop()
+        self._retry = loop.call_later(self._retry_seconds, self._try_again)
+        self._retry_seconds = min(self._retry_seconds * 2, LAST_RETRY_SECONDS)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        if self._client is not None and self._machine.state.pause_reason == PAUSE_REASON_IO_ERROR:
+            self._client.send("cont")
+
+    def _cancel_retry(self) -> None:
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the guest is neither down nor unknown."""
+        return self._machine.phase in (PHASE_STARTING, PHASE_RUNNING, PHASE_PAUSED, PHASE_STOPPING)
+
+
+def _failed_start() -> View:
+    return View(
+        PHASE_CRASHED,
+        END_REASON_VMM_EXITED,
+        message="QEMU ended before it had built the machine; its own message stands in the launcher's log",
+    )
+
+
+def _threads(cpus: list[dict[str, Any]], loops: list[dict[str, Any]]) -> list[Thread]:
+    found = [Thread(tid=int(cpu["thread-id"]), role=Thread.ROLE_VCPU, index=int(cpu["cpu-index"])) for cpu in cpus]
+    return found + [
+        Thread(tid=int(loop["thread-id"]), role=Thread.ROLE_IO, index=index) for index, loop in enumerate(loops)
+    ]
