@@ -1,0 +1,118 @@
+"""Which class runs a machine: the one it names, the default one, or the best that fits. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anyvisor.api.meta import object_at, text_at
+from anyvisor.planning.facts import NodeFacts
+from anyvisor.planning.manifest import Manifest, ManifestError, digest, parse
+from anyvisor.planning.plan import Plan
+from anyvisor.planning.planner import Driver, Policy, plan
+from anyvisor.planning.registry import registry
+
+AUTO = "auto"
+
+
+class ClassError(ValueError):
+    """No class can be asked; `reason` is a CamelCase word, the message names the cause and the next step."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A class with the driver behind it."""
+
+    hypervisor_class: Mapping[str, Any]
+    driver: Driver
+
+    @property
+    def name(self) -> str:
+        """The class's name."""
+        return text_at(self.hypervisor_class, "metadata", "name")
+
+
+def installed(driver: Mapping[str, Any]) -> Driver:
+    """The driver of a HypervisorDriver object.
+
+    Raises:
+        ClassError: its manifest cannot be used.
+    """
+    name = text_at(driver, "metadata", "name")
+    raw = object_at(driver, "spec", "manifest")
+    try:
+        manifest: Manifest = parse(raw, registry())
+    except ManifestError as error:
+        raise ClassError("DriverNotUsable", f"the manifest of driver {name} cannot be used: {error}") from error
+    return Driver(manifest, digest(raw))
+
+
+def candidates(
+    named: str, classes: Sequence[Mapping[str, Any]], drivers: Sequence[Mapping[str, Any]]
+) -> tuple[Candidate, ...]:
+    """The classes to try for `spec.hypervisor: named`, the best first.
+
+    Raises:
+        ClassError: there is none of that name, no default one, or none whose driver is installed.
+    """
+    by_name = {text_at(driver, "metadata", "name"): driver for driver in drivers}
+    chosen = _chosen(named, classes)
+    found = [
+        Candidate(entry, installed(by_name[name]))
+        for entry in chosen
+        if (name := text_at(entry, "spec", "driver")) in by_name
+    ]
+    if not found:
+        entry = chosen[0]
+        raise ClassError(
+            "DriverAbsent",
+            f"hypervisor class {text_at(entry, 'metadata', 'name')} names the driver {text_at(entry, 'spec', 'driver')}, "
+            f"which is not installed (installed: {_listed(by_name)}); install it, or choose another class",
+        )
+    return tuple(found)
+
+
+def _chosen(named: str, classes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    by_weight = sorted(classes, key=lambda entry: (-_weight(entry), text_at(entry, "metadata", "name")))
+    if named == AUTO:
+        wanted = by_weight
+    elif named:
+        wanted = [entry for entry in classes if text_at(entry, "metadata", "name") == named]
+    else:
+        wanted = [entry for entry in by_weight if object_at(entry, "spec").get("default") is True][:1]
+    if wanted:
+        return wanted
+    known = _listed(text_at(entry, "metadata", "name") for entry in by_weight)
+    if named and named != AUTO:
+        raise ClassError("ClassNotFound", f"there is no hypervisor class {named!r}; the classes are: {known}")
+    raise ClassError("NoDefaultClass", f"no hypervisor class is the default; name one of: {known}")
+
+
+def _weight(entry: Mapping[str, Any]) -> int:
+    weight = object_at(entry, "spec").get("weight")
+    return weight if isinstance(weight, int) else 0
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def choose(
+    spec: Mapping[str, Any],
+    among: Sequence[Candidate],
+    nodes: Sequence[NodeFacts] = (),
+    policy: Policy | None = None,
+    *,
+    defaulted: Mapping[str, str] | None = None,
+) -> Plan:
+    """The plan on the first class that accepts the machine; when none does, the refusal of the first."""
+    plans: list[Plan] = []
+    for candidate in among:
+        made = plan(spec, candidate.hypervisor_class, candidate.driver, nodes, policy, defaulted=defaulted)
+        if made.accepted:
+            return made
+        plans.append(made)
+    return plans[0]

@@ -1,0 +1,259 @@
+"""The closed predicate language in which the registry says what needs a capability.
+
+A predicate is JSON with exactly one key:
+
+    {"exists": PATH}                  something other than null stands at the path
+    {"absent": PATH}                  nothing, or null, stands there
+    {"eq": [PATH, VALUE]}             a value at the path equals VALUE (same JSON type)
+    {"in": [PATH, [VALUE, ...]]}      ... equals one of them
+    {"compare": [PATH, OP, NUMBER]}   ... as number or quantity is <, <=, >, >= NUMBER
+    {"all": [P, ...]}  {"any": [P, ...]}  {"not": P}
+
+A PATH is names joined by dots, relative to the VirtualMachineInstanceSpec; `name[*]` steps into each element of an
+array, or each value of a map. With `[*]` a test holds when it holds for at least one place. A test on a missing
+place does not hold. A value expression gives what is wanted:
+
+    {"path": PATH}  each value at the path        {"count": PATH}  how many places
+    {"max": PATH}  {"sum": PATH}                  largest, sum of numbers or quantities
+    {"product": [PATH, ...]}                      product, a missing factor counts 1
+
+`tests/unit/planning/cases/predicates.json` is the table of cases by which other languages can agree. Nothing here
+raises on any spec: text that is no quantity is simply no number.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from anyvisor.api.quantity import NANO, QuantityError, parse_quantity
+from anyvisor.planning.values import is_list, is_map
+
+Json = Any
+Spec = Mapping[str, Any]
+Places = list[tuple[str, Json]]
+Predicate = Callable[[Spec], list[str] | None]
+"""None: it does not hold. A list: it holds, because of the values at these paths (absent ones included)."""
+
+_OPERATORS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+
+
+class PredicateError(ValueError):
+    """The registry holds something that is no predicate."""
+
+
+@lru_cache(maxsize=4096)
+def steps(path: str) -> tuple[tuple[str, bool], ...]:
+    """The names of a path, each with whether all elements below it are meant."""
+    parts: list[tuple[str, bool]] = []
+    for part in path.split("."):
+        name = part.removesuffix("[*]")
+        if not name or "[" in name or "]" in name:
+            raise PredicateError(f"{path!r} is no path: {part!r} must be a name, optionally with [*]")
+        parts.append((name, part.endswith("[*]")))
+    return tuple(parts)
+
+
+def places(spec: Spec, path: str) -> Places:
+    """Each value at the path that is not null, with its concrete path (`disks[1].serial`)."""
+    found: Places = [("", spec)]
+    for name, each in steps(path):
+        following: Places = []
+        for at, value in found:
+            if not is_map(value):
+                continue
+            inner = value.get(name)
+            if inner is None:
+                continue
+            here = f"{at}.{name}" if at else name
+            if not each:
+                following.append((here, inner))
+            elif is_map(inner):
+                following.extend((f"{here}.{key}", item) for key, item in inner.items() if item is not None)
+            elif is_list(inner):
+                following.extend((f"{here}[{i}]", item) for i, item in enumerate(inner) if item is not None)
+        if not following:
+            return []
+        found = following
+    return found
+
+
+def number(value: Json) -> int | None:
+    """The value as nanos of a number or quantity; None when it is neither."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int):
+        return value * NANO
+    if isinstance(value, float):
+        value = repr(value)
+    if not isinstance(value, str):
+        return None
+    try:
+        return parse_quantity(value).nanos
+    except QuantityError:
+        return None
+
+
+def same(left: Json, right: Json) -> bool:
+    """Equal, and of the same JSON type: true is not 1."""
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
+def compile_predicate(form: Json) -> Predicate:
+    """A function of a predicate's JSON. Raises PredicateError when it is none."""
+    if not is_map(form) or len(form) != 1:
+        raise PredicateError(f"a predicate is an object with one key, not {form!r}")
+    ((name, body),) = form.items()
+    try:
+        build = _BUILDERS[name]
+    except KeyError:
+        raise PredicateError(f"{name!r} is no predicate; known are {', '.join(sorted(_BUILDERS))}") from None
+    try:
+        return build(body)
+    except (TypeError, ValueError, KeyError) as error:
+        if isinstance(error, PredicateError):
+            raise
+        raise PredicateError(f"{name} has the wrong form: {body!r}") from error
+
+
+def _test(path: str, holds: Callable[[Json], bool]) -> Predicate:
+    steps(path)
+
+    def predicate(spec: Spec) -> list[str] | None:
+        found = [at for at, value in places(spec, path) if holds(value)]
+        return found or None
+
+    return predicate
+
+
+def _exists(path: str) -> Predicate:
+    return _test(path, lambda _value: True)
+
+
+def _absent(path: str) -> Predicate:
+    steps(path)
+    named = path.replace("[*]", "")
+    return lambda spec: None if places(spec, path) else [named]
+
+
+def _eq(body: list[Any]) -> Predicate:
+    path, wanted = body
+    return _test(path, lambda value: same(value, wanted))
+
+
+def _in(body: list[Any]) -> Predicate:
+    path, wanted = body
+    options = list(wanted)
+    return _test(path, lambda value: any(same(value, option) for option in options))
+
+
+def _compare(body: list[Any]) -> Predicate:
+    path, operator, bound = body
+    compare = _OPERATORS[operator]
+    limit = number(bound)
+    if limit is None:
+        raise PredicateError(f"{bound!r} is no number")
+    edge = limit
+
+    def holds(value: Json) -> bool:
+        amount = number(value)
+        return amount is not None and compare(amount, edge)
+
+    return _test(path, holds)
+
+
+def _all(body: list[Any]) -> Predicate:
+    parts = [compile_predicate(part) for part in body]
+
+    def predicate(spec: Spec) -> list[str] | None:
+        found: list[str] = []
+        for part in parts:
+            paths = part(spec)
+            if paths is None:
+                return None
+            found += paths
+        return found
+
+    return predicate
+
+
+def _any(body: list[Any]) -> Predicate:
+    parts = [compile_predicate(part) for part in body]
+
+    def predicate(spec: Spec) -> list[str] | None:
+        found: list[str] = []
+        holds = False
+        for part in parts:
+            paths = part(spec)
+            if paths is not None:
+                holds = True
+                found += paths
+        return found if holds else None
+
+    return predicate
+
+
+def _not(body: Json) -> Predicate:
+    inner = compile_predicate(body)
+    mentioned = [path for path in paths_of(body) if "[*]" not in path]
+    return lambda spec: None if inner(spec) is not None else list(mentioned)
+
+
+_BUILDERS: Final[Mapping[str, Callable[[Any], Predicate]]] = {
+    "exists": _exists,
+    "absent": _absent,
+    "eq": _eq,
+    "in": _in,
+    "compare": _compare,
+    "all": _all,
+    "any": _any,
+    "not": _not,
+}
+
+
+def paths_of(form: Json) -> list[str]:
+    """Every path that a predicate or value expression mentions, in order."""
+    ((name, body),) = form.items()
+    if name in ("all", "any"):
+        return [path for part in body for path in paths_of(part)]
+    if name == "not":
+        return paths_of(body)
+    if name == "product":
+        return list(body)
+    return [body if isinstance(body, str) else body[0]]
+
+
+def wanted(expression: Json, spec: Spec) -> Places:
+    """What a value expression asks for, with the place that asks. Numbers are given in nanos."""
+    ((name, body),) = expression.items()
+    if name == "path":
+        return places(spec, body)
+    if name == "product":
+        return _product(body, spec)
+    found = places(spec, body)
+    where = body.replace("[*]", "")
+    if name == "count":
+        return [(where, len(found) * NANO)]
+    amounts = [amount for _, value in found if (amount := number(value)) is not None]
+    if not amounts:
+        return []
+    return [(where, max(amounts) if name == "max" else sum(amounts))]
+
+
+def _product(paths: Iterable[str], spec: Spec) -> Places:
+    total = 1
+    where = ""
+    for path in paths:
+        for _, value in places(spec, path):
+            amount = number(value)
+            if amount is not None:
+                total *= amount // NANO
+                where = where or path
+    return [(where, total * NANO)] if where else []
+
+
+VALUE_EXPRESSIONS: Final = frozenset({"path", "count", "max", "sum", "product"})
