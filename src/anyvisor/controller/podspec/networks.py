@@ -1,0 +1,123 @@
+"""Pod networks: the primary one, and secondary ones that Multus attaches by an annotation.
+
+Source: the Kubernetes network plumbing group's de-facto standard for network attachments.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from anyvisor.api.meta import Json, annotations, object_at, text_at
+from anyvisor.controller import words
+
+PRIMARY_INTERFACE: Final = "eth0"
+INTERFACE_HASH: Final = 11
+"""Digits of the hash in an interface's name: 15, what the kernel takes, less a suffix of 4."""
+_ORDINAL: Final = re.compile(r"net[0-9]+")
+_STATUS: Final = msgspec.json.Decoder(list[dict[str, Any]])
+
+
+class UnknownBindingError(Exception):
+    """An interface names a binding plugin that the configuration does not have."""
+
+
+def reported(pod: Json) -> list[Json]:
+    """The networks that the pod's annotation reports; none where it cannot be read."""
+    text = annotations(pod).get(words.NETWORK_STATUS, "")
+    try:
+        return _STATUS.decode(text) if text else []
+    except msgspec.MsgspecError:
+        return []
+
+
+def primary(networks: Sequence[Json]) -> Json | None:
+    """The network that is the pod's own: the pod network, or a Multus network marked as default."""
+    return next((one for one in networks if "pod" in one or _is_default(one)), None)
+
+
+def _is_default(network: Json) -> bool:
+    return object_at(network, "multus").get("default") is True
+
+
+def secondary(networks: Sequence[Json]) -> list[Json]:
+    """The networks that are attached beside the pod's own."""
+    return [one for one in networks if "multus" in one and not _is_default(one)]
+
+
+def primary_interface(reports: Sequence[Json]) -> str:
+    """The pod's interface on its own network."""
+    found = (str(one.get("interface", "")) for one in reports if one.get("default") is True)
+    return next(filter(None, found), PRIMARY_INTERFACE)
+
+
+def interface_names(networks: Sequence[Json], reports: Sequence[Json]) -> dict[str, str]:
+    """The pod interface of each network by the network's name.
+
+    Hashed from the name, so that it stays when networks come and go; pods of old have ordinal names.
+    """
+    ordinal = any(_ORDINAL.fullmatch(str(one.get("interface", ""))) for one in reports)
+    names = {
+        str(one.get("name", "")): f"net{index}" if ordinal else hashed(str(one.get("name", "")))
+        for index, one in enumerate(secondary(networks), start=1)
+    }
+    own = primary(networks)
+    if own is not None:
+        names[str(own.get("name", ""))] = PRIMARY_INTERFACE
+    return names
+
+
+def hashed(network: str) -> str:
+    """The name of a secondary pod interface."""
+    return f"pod{hashlib.sha256(network.encode()).hexdigest()[:INTERFACE_HASH]}"
+
+
+def selection(
+    namespace: str,
+    interfaces: Sequence[Json],
+    networks: Sequence[Json],
+    names: Mapping[str, str],
+    bindings: Json,
+) -> str:
+    """The annotation that asks for the secondary networks; empty for none. Raises UnknownBindingError."""
+    elements: list[Json] = []
+    by_name = {one.get("name"): one for one in interfaces}
+    for network in networks:
+        name = str(network.get("name", ""))
+        interface = by_name.get(name, {})
+        if network in secondary(networks):
+            elements.append(_element(namespace, network, names[name], str(interface.get("macAddress", ""))))
+        plugin = text_at(interface, "binding", "name")
+        if plugin:
+            elements += _plugin_element(namespace, name, plugin, bindings)
+    return json.dumps(elements, separators=(",", ":")) if elements else ""
+
+
+def _attachment(namespace: str, reference: str) -> tuple[str, str]:
+    """(namespace, name) of a NetworkAttachmentDefinition."""
+    given, slash, name = reference.partition("/")
+    return (given, name) if slash else (namespace, given)
+
+
+def _element(namespace: str, network: Json, interface: str, mac: str) -> Json:
+    space, name = _attachment(namespace, text_at(network, "multus", "networkName"))
+    element: Json = {"name": name, "namespace": space}
+    if mac:
+        element["mac"] = mac
+    return {**element, "interface": interface}
+
+
+def _plugin_element(namespace: str, network: str, plugin: str, bindings: Json) -> list[Json]:
+    if plugin not in bindings:
+        raise UnknownBindingError(
+            f"network binding {plugin!r} of interface {network!r} is not registered; add it to "
+            "network.binding in the KubeVirt configuration"
+        )
+    reference = text_at(bindings, plugin, "networkAttachmentDefinition")
+    if not reference:
+        return []
+    space, name = _attachment(namespace, reference)
+    return [{"name": name, "namespace": space, "cni-args": {"logicNetworkName": network}}]

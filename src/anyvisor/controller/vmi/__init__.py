@@ -1,0 +1,1 @@
+"""The VirtualMachineInstance: one launcher pod on one node, until the guest has ended."""
