@@ -66,11 +66,10 @@ def candidates(
         if (name := text_at(entry, "spec", "driver")) in by_name
     ]
     if not found:
-        entry = chosen[0]
+        name, driver = text_at(chosen[0], "metadata", "name"), text_at(chosen[0], "spec", "driver")
         raise ClassError(
             "DriverAbsent",
-            f"hypervisor class {text_at(entry, 'metadata', 'name')} names the driver {text_at(entry, 'spec', 'driver')}, "
-            f"which is not installed (installed: {_listed(by_name)}); install it, or choose another class",
+            f"hypervisor class {name} names the driver {driver}, which is not installed (installed: {_listed(by_name)}); install it, or choose another class",
         )
     return tuple(found)
 

@@ -59,13 +59,14 @@ class Judgement:
 def lack(need: Need, manifest: Manifest, policy: Policy, architecture: str) -> Lack | None:
     """What stands between the need and the driver; None when it is met."""
     capability = need.capability
+    doc = capability.doc.rstrip(".")
     who = manifest.title or manifest.driver
     statement = manifest.capabilities.get(capability.id)
     if statement is None:
-        return Lack("CAP_NOT_STATED", f"{who} does not state {capability.id} ({capability.doc})", "not stated", "yes")
+        return Lack("CAP_NOT_STATED", f"{who} does not state {capability.id} ({doc})", "not stated", "yes")
     note = f": {statement.note}" if statement.note else ""
     if not statement.yes or (statement.arch and architecture not in statement.arch):
-        return Lack("CAP_NO", f"{who} does not have {capability.id} ({capability.doc}){note}", "no", "yes")
+        return Lack("CAP_NO", f"{who} does not have {capability.id} ({doc}){note}", "no", "yes")
     if statement.level == "experimental" and not policy.allow_experimental:
         return Lack(
             "CAP_EXPERIMENTAL",
@@ -191,9 +192,10 @@ def _replaced(need: Need, problem: Lack, substitutions: list[Substitution]) -> F
     capability = need.capability
     soft = need.soft and capability.miss != "degrade"
     made = [s for s in substitutions if s.to is not None]
-    what = f"it runs with {str(made[0].to)[:64]} instead" if made else "it runs without"
+    shown = [s for s in made if s.to is not False]
+    what = f"it runs with {str(shown[0].to)[:64]} instead" if shown else "it runs without"
     return Finding(
-        code=("SUBSTITUTED" if made else "DROPPED") if soft else "DEGRADED",
+        code=("SUBSTITUTED" if shown else "DROPPED") if soft else "DEGRADED",
         severity="info" if soft or need.soft else "warn",
         field="spec." + need.fields[0] if need.fields else "spec",
         capability=capability.id,

@@ -1,18 +1,11 @@
 """Changing one place of a machine's spec without touching the original."""
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from anyvisor.planning.plan import Plan, Substitution
+from anyvisor.planning.registry import tokens
 from anyvisor.planning.values import is_list, is_map
-
-_TOKEN: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-
-
-def tokens(path: str) -> list[str | int]:
-    """The steps of a concrete path: `disks[1].serial` is disks, 1, serial."""
-    return [int(index) if index else name for name, index in _TOKEN.findall(path)]
 
 
 def with_value(spec: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
@@ -21,7 +14,7 @@ def with_value(spec: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]
     return cast("dict[str, Any]", _changed(dict(spec), tokens(path), value))
 
 
-def _changed(node: Any, steps: list[str | int], value: Any) -> Any:
+def _changed(node: Any, steps: tuple[str | int, ...], value: Any) -> Any:
     step, rest = steps[0], steps[1:]
     if isinstance(step, int):
         if not is_list(node) or step >= len(node):

@@ -102,7 +102,7 @@ class Plan(_Data, frozen=True, kw_only=True):
     confirmed: tuple[str, ...] = ()
     """Capability ids that the machine needs and the driver states: what `Prepare` must echo."""
     findings: tuple[Finding, ...] = ()
-    accelerator: str = "auto"
+    accelerator: str
     """kvm, mshv, emulation, none, or auto: the best that works on the node."""
     machine_type: str = ""
     parameters: dict[str, str] = {}

@@ -60,13 +60,39 @@ def steps(path: str) -> tuple[tuple[str, bool], ...]:
 
 def places(spec: Spec, path: str) -> Places:
     """Each value at the path that is not null, with its concrete path (`disks[1].serial`)."""
+    return finder(path)(spec)
+
+
+@lru_cache(maxsize=4096)
+def finder(path: str) -> Callable[[Spec], Places]:
+    """`places` for one path, prepared: most paths have no `[*]` and most specs end early on them."""
+    parts = steps(path)
+    if any(each for _, each in parts):
+        return lambda spec: _branching(spec, parts)
+    names = tuple(name for name, _ in parts)
+
+    def straight(spec: Spec) -> Places:
+        value: Json = spec
+        for name in names:
+            if not is_map(value):
+                return _NOWHERE
+            value = value.get(name)
+            if value is None:
+                return _NOWHERE
+        return [(path, value)]
+
+    return straight
+
+
+_NOWHERE: Final[Places] = []
+
+
+def _branching(spec: Spec, parts: tuple[tuple[str, bool], ...]) -> Places:
     found: Places = [("", spec)]
-    for name, each in steps(path):
+    for name, each in parts:
         following: Places = []
         for at, value in found:
-            if not is_map(value):
-                continue
-            inner = value.get(name)
+            inner = value.get(name) if is_map(value) else None
             if inner is None:
                 continue
             here = f"{at}.{name}" if at else name
@@ -77,7 +103,7 @@ def places(spec: Spec, path: str) -> Places:
             elif is_list(inner):
                 following.extend((f"{here}[{i}]", item) for i, item in enumerate(inner) if item is not None)
         if not following:
-            return []
+            return _NOWHERE
         found = following
     return found
 
@@ -121,11 +147,13 @@ def compile_predicate(form: Json) -> Predicate:
 
 
 def _test(path: str, holds: Callable[[Json], bool]) -> Predicate:
-    steps(path)
+    find = finder(path)
 
     def predicate(spec: Spec) -> list[str] | None:
-        found = [at for at, value in places(spec, path) if holds(value)]
-        return found or None
+        present = find(spec)
+        if not present:
+            return None
+        return [at for at, value in present if holds(value)] or None
 
     return predicate
 
@@ -135,9 +163,9 @@ def _exists(path: str) -> Predicate:
 
 
 def _absent(path: str) -> Predicate:
-    steps(path)
+    find = finder(path)
     named = path.replace("[*]", "")
-    return lambda spec: None if places(spec, path) else [named]
+    return lambda spec: None if find(spec) else [named]
 
 
 def _eq(body: list[Any]) -> Predicate:

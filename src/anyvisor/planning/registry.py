@@ -7,7 +7,7 @@ An id never changes meaning and is never reused; `stage: retired` keeps the grav
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, Final, Literal
 
@@ -235,20 +235,25 @@ def predicates_absent(spec: Spec, path: str) -> bool:
     return value_at(spec, path) is None
 
 
-_INDEXED: Final = re.compile(r"([^\[\]]+)((?:\[\d+\])*)")
+_TOKEN: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+@lru_cache(maxsize=4096)
+def tokens(path: str) -> tuple[str | int, ...]:
+    """The steps of a concrete path: `disks[1].serial` is disks, 1, serial."""
+    return tuple(int(index) if index else name for name, index in _TOKEN.findall(path))
 
 
 def value_at(spec: Any, path: str) -> Any:
-    """The value at a concrete path (`disks[1].serial`), None when there is none."""
+    """The value at a concrete path, None when there is none."""
     current = spec
-    for part in path.split("."):
-        match = _INDEXED.fullmatch(part)
-        if match is None:
+    for step in tokens(path):
+        if isinstance(step, int):
+            current = current[step] if is_list(current) and step < len(current) else None
+        elif is_map(current):
+            current = current.get(step)
+        else:
             return None
-        name, indexes = match.groups()
-        current = current.get(name) if is_map(current) else None
-        for index in re.findall(r"\d+", indexes):
-            current = current[int(index)] if is_list(current) and int(index) < len(current) else None
     return current
 
 

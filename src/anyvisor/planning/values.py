@@ -1,12 +1,11 @@
 """Telling apart what JSON can hold, so that the type checker follows."""
 
-from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 
-def is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
+def is_map(value: Any) -> TypeGuard[dict[str, Any]]:
     """Whether the value is a JSON object."""
-    return isinstance(value, Mapping)
+    return isinstance(value, dict)
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
