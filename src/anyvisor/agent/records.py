@@ -26,14 +26,10 @@ class RecordError(Exception):
 
 
 class Stage(StrEnum):
-    """How far a machine is; only ever moves down this list."""
+    """How far a machine is. Whether a plan was taken, the launcher tells: no write is spent on it."""
 
     HANDING_OVER = "HandingOver"
-    """The plan may have left: ask the launcher whether it was taken."""
-    TAKEN = "Taken"
-    """The launcher took the plan; the guest may run."""
-    STARTED = "Started"
-    """The driver said that the guest runs."""
+    """The plan may have left, and the guest may run."""
     ENDED = "Ended"
     """How it ended is known; only cleaning up is left."""
 
@@ -85,7 +81,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     accelerator: int = 0
     grace_seconds: float = 0.0
     acpi: bool = True
-    network: str = ""
+    hypervisor_class: str = ""
+    has_process: bool = True
+    """False: the driver keeps books only, and the launcher just waits beside the machine."""
     end: EndRecord | None = None
 
     @property
@@ -151,7 +149,7 @@ class RecordStore:
                 write_file(directory, FILE_NAME, msgspec.json.encode(record))
             finally:
                 os.close(directory)
-            self._sync_root()
+            _sync(self.root)
         except OSError as error:
             raise RecordError(
                 f"the record of machine {record.machine_id} cannot be written to {self.root}: "
@@ -195,13 +193,22 @@ class RecordStore:
             if not name.startswith("."):
                 yield name
 
+    def drop(self, machine_id: str) -> None:
+        """Remove the record and keep the machine's other files: no plan of it has left."""
+        path = self._path(machine_id)
+        try:
+            (path / FILE_NAME).unlink()
+        except FileNotFoundError:
+            return
+        _sync(path)
+
     def forget(self, machine_id: str) -> None:
         """Remove the record first, durably, then all else of the machine."""
         path = self._path(machine_id)
         try:
             (path / FILE_NAME).unlink(missing_ok=True)
             shutil.rmtree(path)
-            self._sync_root()
+            _sync(self.root)
         except FileNotFoundError:
             return
 
@@ -210,12 +217,13 @@ class RecordStore:
             raise RecordError(f"{machine_id[:80]!r} is no machine id")
         return self.root / machine_id
 
-    def _sync_root(self) -> None:
-        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _damaged(path: Path, cause: str) -> RecordError:

@@ -1,0 +1,101 @@
+"""The end of a machine: learn how it ended, write that down, end what is left of it, tell the VMI, clean up."""
+
+import asyncio
+import logging
+from typing import Final, cast
+
+from anyvisor.agent import status, stop, vmi_status
+from anyvisor.agent.driver import DriverSession
+from anyvisor.agent.machine import Machine
+from anyvisor.agent.node_context import NodeContext
+from anyvisor.agent.records import EndRecord, Stage
+from anyvisor.agent.status import Observation
+from anyvisor.api.meta import Json
+from anyvisor.hri.errors import HriError
+from anyvisor.hri.v1 import types_pb2 as hri
+from anyvisor.kube.events import EventKind
+
+log = logging.getLogger(__name__)
+
+FINAL_PHASES: Final = frozenset({hri.PHASE_STOPPED, hri.PHASE_CRASHED, hri.PHASE_LOST})
+DRIVER_SECONDS: Final = 5.0
+_UNSEEN: Final = frozenset({hri.END_REASON_UNSPECIFIED, hri.END_REASON_UNKNOWN})
+
+
+async def read_end(machine: Machine, session: DriverSession | None) -> hri.MachineState:
+    """How a run ended whose process is gone: the driver's word if it saw the end, else the process's."""
+    for pause in (0.0, 0.1, 0.3):
+        await asyncio.sleep(pause)
+        state = await _last_word(machine, session)
+        if state is None:
+            break
+        if state.phase in FINAL_PHASES and state.end_reason not in _UNSEEN:
+            return state
+    return machine.ended_state()
+
+
+async def _last_word(machine: Machine, session: DriverSession | None) -> hri.MachineState | None:
+    if session is None or not session.synced or machine.id not in session.states:
+        return None
+    try:
+        async with asyncio.timeout(DRIVER_SECONDS):
+            return await session.client.inspect(machine.id)
+    except (HriError, TimeoutError):
+        return None
+
+
+async def finish(context: NodeContext, machine: Machine, vmi: Json | None, session: DriverSession | None) -> None:
+    """Clean up an ended machine. Every step may be repeated, and the record goes last.
+
+    Raises:
+        ApiError: the VMI cannot be told now; the record stays until it can.
+    """
+    if machine.hook is not None:
+        machine.hook.down()
+    if session is not None and session.synced:
+        await _destroy(context, machine, session)
+    await machine.settled()
+    await stop.end_process(machine)
+    if vmi is not None:
+        await _tell(context, machine, vmi)
+    machine.close()
+    await asyncio.to_thread(context.store.forget, machine.id)
+    context.machines.pop(machine.id, None)
+    context.failures.pop(machine.id, None)
+
+
+async def _destroy(context: NodeContext, machine: Machine, session: DriverSession) -> None:
+    """Have the driver end the VMM and forget the machine; it may know better how the run ended."""
+    record = machine.record
+    try:
+        last = await session.client.destroy(machine.id, generation=record.generation, minor=record.hri_minor)
+    except HriError as error:
+        log.warning("machine %s: the driver did not clean up: %s", machine.id, error)
+        return
+    assert record.end is not None
+    if record.end.reason in _UNSEEN and last.end_reason not in _UNSEEN and last.phase in FINAL_PHASES:
+        end = EndRecord(phase=last.phase, reason=last.end_reason, message=last.message[:1024])
+        await machine.write(context.store, stage=Stage.ENDED, end=end)
+
+
+def end_state(machine: Machine) -> hri.MachineState:
+    """The recorded end as the driver would tell it."""
+    end = machine.record.end
+    if end is None:
+        return hri.MachineState(phase=hri.PHASE_LOST, end_reason=hri.END_REASON_UNKNOWN)
+    return hri.MachineState(
+        phase=cast("hri.Phase", end.phase),
+        end_reason=cast("hri.EndReason", end.reason),
+        message=end.message,
+    )
+
+
+async def _tell(context: NodeContext, machine: Machine, vmi: Json) -> None:
+    end, record = end_state(machine), machine.record
+    phase = status.final_phase(end, acpi=record.acpi, grace=record.grace_seconds)
+    sentence = status.end_sentence(end)
+    failed = phase == status.FAILED
+    problem = status.Problem("GuestFailed", sentence) if failed else None
+    await vmi_status.write(context.client, vmi, Observation(phase=phase, problem=problem))
+    kind = EventKind.WARNING if failed else EventKind.NORMAL
+    context.event(machine, kind, "Stopped", f"the machine stopped: {sentence}")

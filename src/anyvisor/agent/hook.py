@@ -1,0 +1,92 @@
+"""The socket in the launcher's directory at which the stop hook asks the agent to stop the guest."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+
+from anyvisor.agent.launchers import Launcher
+from anyvisor.launcher import shim
+
+MAX_HOOKS = 4
+
+
+class StopHook:
+    """Answers `stop` at once, and `down` when the guest is. Who connects is the launcher's user or root."""
+
+    def __init__(self, launcher: Launcher, requested: Callable[[], None]) -> None:
+        self._requested = requested
+        self._waiting: list[socket.socket] = []
+        self._listener = _listen(launcher)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        if len(self._waiting) >= MAX_HOOKS:
+            connection.close()
+            return
+        connection.setblocking(False)
+        self._waiting.append(connection)
+        self._loop.add_reader(connection, self._receive, connection)
+
+    def _receive(self, connection: socket.socket) -> None:
+        try:
+            asked = connection.recv(64) == shim.STOP
+            if asked:
+                connection.send(shim.STOPPING)
+        except BlockingIOError:
+            return
+        except OSError:
+            asked = False
+        if asked:
+            self._requested()
+        else:
+            self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._loop.remove_reader(connection)
+        self._waiting.remove(connection)
+        connection.close()
+
+    def down(self) -> None:
+        """Tell all hooks that the guest is down."""
+        for connection in list(self._waiting):
+            with contextlib.suppress(OSError):
+                connection.send(shim.DOWN)
+            self._drop(connection)
+
+    def close(self) -> None:
+        """Stop listening; hooks that still wait go on without us."""
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        for connection in list(self._waiting):
+            self._drop(connection)
+
+
+def _listen(launcher: Launcher) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    before = os.umask(0o077)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(shim.AGENT_NAME, dir_fd=launcher.directory)
+        listener.bind(f"/proc/self/fd/{launcher.directory}/{shim.AGENT_NAME}")
+        if os.geteuid() == 0:
+            os.chown(
+                shim.AGENT_NAME,
+                launcher.uid,
+                launcher.gid,
+                dir_fd=launcher.directory,
+                follow_symlinks=False,
+            )
+        listener.listen(MAX_HOOKS)
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.umask(before)
+    return listener

@@ -1,0 +1,133 @@
+"""From a driver's launch plan to what the shim takes: descriptors by number, limits, the stop script."""
+
+import os
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from anyvisor.agent import endpoints
+from anyvisor.agent.descriptors import Descriptors
+from anyvisor.agent.endpoints import EndpointError
+from anyvisor.agent.launchers import Launcher, LauncherError
+from anyvisor.agent.records import EndpointRecord, write_file
+from anyvisor.hri.v1.machine_pb2 import LaunchPlan, PrepareResponse
+from anyvisor.hri.v1.types_pb2 import Endpoint, StopScript
+from anyvisor.launcher import shim
+
+_LIMITS: Final[Mapping[str, int]] = {
+    "as": resource.RLIMIT_AS,
+    "core": resource.RLIMIT_CORE,
+    "memlock": resource.RLIMIT_MEMLOCK,
+    "nofile": resource.RLIMIT_NOFILE,
+    "nproc": resource.RLIMIT_NPROC,
+    "stack": resource.RLIMIT_STACK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """All that is needed for one hand-over."""
+
+    plan: shim.Plan
+    descriptors: list[int]
+    """In the order of the plan's numbers; owned by the bag they came from."""
+    endpoints: tuple[EndpointRecord, ...]
+
+
+def has_process(mode: LaunchPlan.Mode) -> bool:
+    """Whether the launcher becomes the VMM (or the driver's own server); else it only waits beside the machine."""
+    return mode in (LaunchPlan.MODE_EXEC, LaunchPlan.MODE_RESIDENT)
+
+
+def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -> Launch:
+    """Bind the endpoints and look up every descriptor that the driver numbered.
+
+    Raises:
+        LauncherError: the driver's answer cannot be executed.
+    """
+    plan = prepared.launch
+    if plan.helpers:
+        raise LauncherError(f"the driver wants the helper {plan.helpers[0].name!r}, and helpers are not served yet")
+    try:
+        records = endpoints.describe(prepared.endpoints)
+        for endpoint, record in zip(prepared.endpoints, records, strict=True):
+            if endpoint.WhichOneof("location") == "listen_descriptor":
+                held.put(f"endpoint/{record.id}", endpoints.bind(launcher, record))
+    except EndpointError as error:
+        raise LauncherError(str(error)) from error
+    numbers, descriptors = _slots(prepared, held)
+    made = shim.Plan(list(plan.argv), list(plan.env), numbers, plan.working_directory)
+    try:
+        shim.encode_plan(made)
+    except shim.PlanError as error:
+        raise LauncherError(f"the driver's launch plan cannot be used: {error}") from error
+    return Launch(made, descriptors, records)
+
+
+def _slots(prepared: PrepareResponse, held: Descriptors) -> tuple[list[int], list[int]]:
+    """Numbers and descriptors; an endpoint's own number counts where the plan does not list it."""
+    wanted = {slot.number: slot.handle for slot in prepared.launch.descriptors}
+    if len(wanted) != len(prepared.launch.descriptors):
+        raise LauncherError("the driver's launch plan uses a descriptor number twice")
+    listed = set(wanted.values())
+    for endpoint in prepared.endpoints:
+        if endpoint.WhichOneof("location") == "listen_descriptor" and endpoint.id not in listed:
+            wanted[endpoint.listen_descriptor] = endpoint.id
+    numbers: list[int] = []
+    descriptors: list[int] = []
+    for number, handle in sorted(wanted.items()):
+        own = held.get(handle)
+        descriptor = own if own is not None else held.get(f"endpoint/{handle}")
+        if descriptor is None:
+            raise LauncherError(f"the driver wants descriptor {handle[:80]!r}, which this machine does not have")
+        numbers.append(number)
+        descriptors.append(descriptor)
+    return numbers, descriptors
+
+
+def set_limits(plan: LaunchPlan, pid: int) -> None:
+    """Set the launcher's resource limits from outside; it may have no right to.
+
+    Raises:
+        LauncherError: an unknown limit, or one that this agent may not raise either.
+    """
+    resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+    for limit in plan.limits:
+        if limit.name not in _LIMITS:
+            raise LauncherError(f"the driver's launch plan has the unknown limit {limit.name!r}")
+        pair = (_limit(limit.soft), _limit(limit.hard))
+        try:
+            resource.prlimit(pid, _LIMITS[limit.name], pair)
+        except (PermissionError, ValueError) as error:
+            raise LauncherError(
+                f"the limit {limit.name} of the launcher cannot be set to {limit.hard}: run the agent as root, "
+                "or raise its own limit"
+            ) from error
+
+
+def _limit(value: int) -> int:
+    return resource.RLIM_INFINITY if value >= 1 << 63 else value
+
+
+def leave_stop_script(prepared: PrepareResponse, launch: Launch, launcher: Launcher, grace: float) -> None:
+    """Leave the launcher what its stop hook needs without us; nothing when the driver offers no script."""
+    for endpoint, record in zip(prepared.endpoints, launch.endpoints, strict=True):
+        if endpoint.purpose == Endpoint.PURPOSE_STOP and endpoint.HasField("stop_script"):
+            script = stop_plan(endpoint.stop_script, record.name, grace)
+            try:
+                write_file(launcher.directory, shim.STOP_NAME, shim.encode_stop(script), 0o644)
+                os.chmod(shim.STOP_NAME, 0o644, dir_fd=launcher.directory)
+            except OSError as error:
+                raise LauncherError(f"the stop script cannot be left to the launcher: {error}") from error
+            return
+
+
+def stop_plan(script: StopScript, name: str, grace: float) -> shim.StopPlan:
+    """The driver's stop script in the shim's form."""
+    return shim.StopPlan(
+        name,
+        grace,
+        [shim.Step(step.send, step.expect) for step in script.request],
+        [shim.Step(step.send, step.expect) for step in script.finish],
+    )

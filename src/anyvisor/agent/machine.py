@@ -1,0 +1,245 @@
+"""One machine in the agent's memory: its record, its process, the ways to it. Built at the start or by adoption."""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from anyvisor.agent import linux, processes
+from anyvisor.agent.endpoints import EndpointError, Endpoints
+from anyvisor.agent.hook import StopHook
+from anyvisor.agent.launchers import Launcher
+from anyvisor.agent.processes import Exit
+from anyvisor.agent.records import EndRecord, Record, RecordStore, Stage, read_file
+from anyvisor.agent.serial import LOG_BYTES, Console, SerialLog
+from anyvisor.api.meta import Json
+from anyvisor.hri.v1.machine_spec_pb2 import Nic
+from anyvisor.hri.v1.types_pb2 import (
+    END_REASON_OUT_OF_MEMORY,
+    END_REASON_UNKNOWN,
+    END_REASON_VMM_EXITED,
+    END_REASON_VMM_KILLED,
+    PHASE_LOST,
+    Endpoint,
+    MachineState,
+)
+
+log = logging.getLogger(__name__)
+
+AGENT: Final = "the agent"
+DRIVER: Final = "the driver"
+SERIAL_LOG: Final = "serial0.log"
+OLD_LOG: Final = "serial0.log.old"
+SETTLE_SECONDS: Final = 0.5
+
+
+class NetworkSet(Protocol):
+    """The opened network of one machine."""
+
+    nics: list[Nic]
+    descriptors: dict[str, int]
+    status: list[Json]
+
+    def close(self) -> None:
+        """End what the agent itself holds of it (DHCP sockets and the like); idempotent."""
+        ...
+
+
+class Machine:
+    """Owns its descriptors; `close` gives all of them back and touches no process."""
+
+    def __init__(self, record: Record, launcher: Launcher | None, changed: Callable[[], None]) -> None:
+        self.record = record
+        self.launcher = launcher
+        self.console = Console(self._noted)
+        self.serial_log: SerialLog | None = None
+        self.network: NetworkSet | None = None
+        self.hook: StopHook | None = None
+        self.use_endpoints()
+        self.exit: Exit | None = None
+        """How the process ended; None while it runs."""
+        self.stop_deadline: float | None = None
+        """Wall-clock seconds at which the guest is ended by force."""
+        self.last_request = 0.0
+        """Monotonic seconds of the last request to shut down."""
+        self.announced_stop = False
+        self.script: asyncio.Task[bool] | None = None
+        """The stop script, while it is played because no driver answers."""
+        self.taken = False
+        """Whether it is known that the launcher took the plan."""
+        self._changed = changed
+        self._watching = False
+        if launcher is None:
+            self.exit = Exit()
+        else:
+            self._watch_process(launcher.pidfd)
+
+    @property
+    def id(self) -> str:
+        """The VMI's uid."""
+        return self.record.machine_id
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.exit is None
+
+    @property
+    def interfaces(self) -> Sequence[Json] | None:
+        """`status.interfaces`; None when nothing is known."""
+        return self.network.status if self.network is not None else None
+
+    def use_endpoints(self) -> None:
+        """The record's endpoints are bound from now on."""
+        self.endpoints = Endpoints(self.launcher.directory if self.launcher else -1, self.record.endpoints)
+
+    def _watch_process(self, pidfd: int) -> None:
+        asyncio.get_running_loop().add_reader(pidfd, self._ended)
+        self._watching = True
+
+    def _ended(self) -> None:
+        self._unwatch()
+        if self.launcher is not None and self.exit is None:
+            self.exit = processes.exit_of(self.launcher.pidfd)
+        self._changed()
+
+    def _unwatch(self) -> None:
+        if self._watching and self.launcher is not None:
+            asyncio.get_running_loop().remove_reader(self.launcher.pidfd)
+            self._watching = False
+
+    async def settled(self) -> None:
+        """Give a process that is about to end a moment to do so: its exit tells more than a closed socket."""
+        if self.launcher is not None and self.exit is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await linux.readable(self.launcher.pidfd)
+                    self.exit = processes.exit_of(self.launcher.pidfd)
+
+    def ended_state(self) -> MachineState:
+        """How the run ended, as far as the process alone tells."""
+        record, exit_ = self.record, self.exit or Exit()
+        if record.boot_id != processes.boot_id():
+            return MachineState(phase=PHASE_LOST, end_reason=END_REASON_VMM_KILLED, message="the host was restarted")
+        said = f"{exit_.sentence()}{self._last_words()}"
+        kills = processes.out_of_memory_kills(record.memory_cgroup) if record.memory_cgroup else 0
+        if kills > record.out_of_memory_kills:
+            return MachineState(phase=PHASE_LOST, end_reason=END_REASON_OUT_OF_MEMORY, message=said)
+        if exit_.signal is not None:
+            return MachineState(phase=PHASE_LOST, end_reason=END_REASON_VMM_KILLED, message=said)
+        if exit_.code:
+            return MachineState(phase=PHASE_LOST, end_reason=END_REASON_VMM_EXITED, message=said)
+        return MachineState(phase=PHASE_LOST, end_reason=END_REASON_UNKNOWN, message=said)
+
+    def _last_words(self) -> str:
+        """The last line that the process wrote to its log, for the sentence on the VMI."""
+        if self.launcher is None or not self.launcher.log:
+            return ""
+        try:
+            with open(self.launcher.log, "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(file.tell() - 2048, 0))
+                lines = file.read().decode(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return f", saying: {lines[-1][:300]}" if lines else ""
+
+    def _noted(self, count: int) -> None:
+        if self.serial_log is not None:
+            self.serial_log.noted(count)
+
+    def open_log(self, store: RecordStore, *, adopted: bool) -> None:
+        """Open the serial log in the launcher's directory; raises OSError only for a new one."""
+        assert self.launcher is not None
+        keep = _keeper(store, self.id)
+        owner = (self.launcher.uid, self.launcher.gid)
+        if not adopted:
+            self.serial_log = SerialLog.create(self.launcher.directory, SERIAL_LOG, owner, keep)
+            return
+        try:
+            self.serial_log = SerialLog.adopt(self.launcher.directory, SERIAL_LOG, keep)
+        except OSError as error:
+            log.warning("machine %s: the serial log cannot be read: %s", self.id, error)
+        else:
+            self.console = Console(self._noted, self.serial_log.read())
+
+    def open_hook(self, stop_requested: Callable[[], None]) -> None:
+        """Listen for the stop hook; without that, the hook helps itself."""
+        assert self.launcher is not None
+        try:
+            self.hook = StopHook(self.launcher, stop_requested)
+        except OSError as error:
+            log.warning("machine %s: no socket for the stop hook: %s", self.id, error)
+
+    async def open_console(self) -> None:
+        """Drain the console from now on; a VMM that does not answer there is told in the log only."""
+        for endpoint in self.endpoints.of_purpose(Endpoint.PURPOSE_CONSOLE):
+            if self.console.connected:
+                return
+            try:
+                connection = await self.endpoints.connect(endpoint.id, AGENT)
+            except EndpointError as error:
+                log.warning("machine %s: %s", self.id, error)
+                continue
+            self.console.attach(connection, lambda id_=endpoint.id: self.endpoints.release(id_))
+
+    async def write(self, store: RecordStore, **changes: object) -> None:
+        """Replace the record on the disk, then here."""
+        record = msgspec.structs.replace(self.record, **changes)
+        await asyncio.to_thread(store.write, record)
+        self.record = record
+
+    async def end(self, store: RecordStore, state: MachineState) -> None:
+        """Write down how the run ended; the first word stands."""
+        if self.record.stage is Stage.ENDED:
+            return
+        end = EndRecord(phase=state.phase, reason=state.end_reason, message=state.message[:1024])
+        await self.write(store, stage=Stage.ENDED, end=end)
+
+    def close(self, why: str = "the machine ended") -> None:
+        """Give all descriptors back."""
+        if self.script is not None:
+            self.script.cancel()
+        self.console.close(why)
+        if self.hook is not None:
+            self.hook.close()
+            self.hook = None
+        if self.serial_log is not None:
+            self.serial_log.close()
+            self.serial_log = None
+        if self.network is not None:
+            self.network.close()
+            self.network = None
+        self._unwatch()
+        if self.launcher is not None:
+            self.launcher.close()
+            self.launcher = None
+
+
+def _keeper(store: RecordStore, machine_id: str) -> Callable[[bytes], None]:
+    def keep(data: bytes) -> None:
+        directory = store.directory(machine_id)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(OLD_LOG, flags, 0o600, dir_fd=directory), "wb") as file:
+                file.write(data)
+        finally:
+            os.close(directory)
+
+    return keep
+
+
+def serial_text(machine: Machine, store: RecordStore) -> bytes:
+    """What the guest wrote to its console last: the part that was moved away, then the log."""
+    older = b""
+    with contextlib.suppress(OSError):
+        directory = store.directory(machine.id)
+        try:
+            older = read_file(directory, OLD_LOG, LOG_BYTES)
+        finally:
+            os.close(directory)
+    return older + (machine.serial_log.read() if machine.serial_log is not None else b"")

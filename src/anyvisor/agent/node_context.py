@@ -1,0 +1,75 @@
+"""What all parts of the agent share: who we are, what we watch, what we use."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from anyvisor.agent.driver import DriverSession
+from anyvisor.agent.launchers import LauncherSource
+from anyvisor.agent.machine import Machine, NetworkSet
+from anyvisor.agent.records import RecordStore
+from anyvisor.agent.volumes.source import ImageSource
+from anyvisor.api.meta import Json
+from anyvisor.kube.client import Client
+from anyvisor.kube.events import EventKind, EventRecorder, Reference
+from anyvisor.kube.informer import Informer
+from anyvisor.kube.queue import WorkQueue
+from anyvisor.kube.resources import VMIS
+
+BY_UID = "uid"
+BY_VMI = "vmi"
+
+
+class AttachNetwork(Protocol):
+    """Opens the network of one machine."""
+
+    async def __call__(self, vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool) -> NetworkSet:
+        """Open it in the namespace (None: there is none, use the VMM's own user-mode network).
+
+        `adopted`: the guest runs already; open again only what ended with the agent before (DHCP sockets).
+        """
+        ...
+
+
+@dataclass(slots=True)
+class NodeContext:
+    """One node's agent."""
+
+    node: str
+    client: Client
+    recorder: EventRecorder
+    store: RecordStore
+    launchers: LauncherSource
+    images: ImageSource
+    attach_network: AttachNetwork
+    vmis: Informer
+    pods: Informer
+    queue: WorkQueue[str]
+    tasks: asyncio.TaskGroup
+    sessions: dict[str, DriverSession] = field(default_factory=dict[str, DriverSession])
+    machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
+    starting: set[str] = field(default_factory=set[str])
+    """Machines that a driver may know before they have a record."""
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    """Starts that failed in a row."""
+    damaged: dict[str, str] = field(default_factory=dict[str, str])
+    """Machines whose record cannot be used, and why: they are reported and not touched."""
+
+    def vmi(self, machine_id: str) -> Json | None:
+        """The VMI of a machine, as it was last seen."""
+        found = self.vmis.index(BY_UID, machine_id)
+        return found[0].json() if found else None
+
+    def pod(self, machine_id: str, pod_uid: str = "") -> Json | None:
+        """The launcher pod of a VMI on this node: the one with `pod_uid`, or the newest."""
+        pods = self.pods.index(BY_VMI, machine_id)
+        if pod_uid:
+            pods = tuple(pod for pod in pods if pod.meta.uid == pod_uid)
+        newest = max(pods, key=lambda pod: pod.meta.creation_timestamp or "", default=None)
+        return newest.json() if newest is not None else None
+
+    def event(self, machine: Machine, kind: EventKind, reason: str, message: str) -> None:
+        """Record an event on the machine's VMI."""
+        record = machine.record
+        about = Reference(VMIS.api_version, VMIS.kind, record.namespace, record.name, record.machine_id)
+        self.recorder.record(about, kind, reason, message)

@@ -1,0 +1,369 @@
+"""Start a machine: claim, open, prepare, record, hand over, run. In this order, and each step at most once.
+
+After a crash between two steps the record decides: none means that no plan has left, so the start begins anew
+(the claim is kept); one means that the plan may have left (`adopt`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from anyvisor.agent import launch, plan, processes, translate, vmi_status
+from anyvisor.agent.descriptors import Descriptors
+from anyvisor.agent.driver import DriverSession
+from anyvisor.agent.endpoints import EndpointError
+from anyvisor.agent.handover import HandOverError, await_shim, hand_over
+from anyvisor.agent.launchers import Launcher, LauncherError
+from anyvisor.agent.machine import DRIVER, Machine, NetworkSet
+from anyvisor.agent.node_context import NodeContext
+from anyvisor.agent.plan import Plan, PlanError
+from anyvisor.agent.records import Record, RecordError, Stage
+from anyvisor.agent.translate_parts import TranslateError
+from anyvisor.agent.volumes.open import VolumeContext, VolumeError, VolumeSet, open_volumes
+from anyvisor.api import meta
+from anyvisor.api.meta import Json, name, namespace, text_at, uid
+from anyvisor.hri.errors import DeadlineExceeded, DriverUnavailable, HriError, OperationConflict
+from anyvisor.hri.v1.machine_pb2 import PrepareResponse
+from anyvisor.hri.v1.types_pb2 import (
+    END_REASON_INTERNAL_ERROR,
+    PHASE_CRASHED,
+    DescriptorToken,
+    MachineState,
+)
+
+log = logging.getLogger(__name__)
+
+CONSOLE_LOG: Final = "console/log"
+
+
+class StartError(Exception):
+    """A machine did not start. `retry` tells whether the same start may work later; else the VMI has failed."""
+
+    def __init__(self, reason: str, message: str, *, retry: bool) -> None:
+        super().__init__(message)
+        self.reason, self.message, self.retry = reason, message, retry
+
+
+@dataclass(slots=True)
+class Opened:
+    """Volumes and network of one machine, open."""
+
+    volumes: VolumeSet
+    network: NetworkSet
+
+
+async def start(context: NodeContext, vmi: Json, pod: Json) -> Machine:
+    """Bring a claimed VMI to a running guest, or to a machine whose record says how far it got.
+
+    Raises:
+        StartError: nothing of it runs.
+        Conflict: the VMI changed meanwhile.
+    """
+    try:
+        wanted = plan.of_pod(pod)
+    except PlanError as error:
+        raise StartError("PlanNotUsable", str(error), retry=False) from error
+    session = usable_session(context, wanted.driver)
+    launcher = await context.launchers.find(uid(pod))
+    if launcher is None:
+        raise StartError("LauncherNotReady", "the launcher pod's process does not run yet", retry=True)
+    try:
+        vmi = await vmi_status.claim(context.client, vmi, uid(pod), context.node)
+        opened = await _open(context, vmi, pod)
+    except BaseException:
+        launcher.close()
+        raise
+    return await _start(context, session, vmi, pod, wanted, launcher, opened)
+
+
+def usable_session(context: NodeContext, driver: str) -> DriverSession:
+    """The session of a driver that works; raises StartError."""
+    session = context.sessions.get(driver)
+    if session is None:
+        raise StartError("DriverNotInstalled", f"driver {driver} is not installed on node {context.node}", retry=True)
+    if not session.usable:
+        raise StartError("DriverNotReady", f"driver {driver} is not ready: {session.problem}", retry=True)
+    return session
+
+
+async def _open(context: NodeContext, vmi: Json, pod: Json) -> Opened:
+    """Open volumes and network at the same time. Both are waited for, as a thread cannot be called back."""
+    directory = await asyncio.to_thread(context.store.directory, uid(vmi))
+    try:
+        volumes, network = await asyncio.gather(
+            open_volumes(vmi, VolumeContext(context.images, directory)),
+            attach(context, vmi, pod, adopted=False),
+            return_exceptions=True,
+        )
+    finally:
+        os.close(directory)
+    if not isinstance(volumes, BaseException) and not isinstance(network, BaseException):
+        return Opened(volumes, network)
+    failures: list[BaseException] = []
+    for result in (volumes, network):
+        if isinstance(result, BaseException):
+            failures.append(result)
+        else:
+            result.close()
+    raise _open_error(failures[0])
+
+
+def _open_error(error: BaseException) -> BaseException:
+    """Errors of volumes and of the network have one shape: field, reason, message, retry."""
+    if isinstance(error, VolumeError):
+        return StartError(error.reason, f"{error.field}: {error}", retry=error.retry)
+    reason, retry = getattr(error, "reason", None), getattr(error, "retry", None)
+    if isinstance(reason, str) and isinstance(retry, bool):
+        field = getattr(error, "field", "")
+        return StartError(reason, f"{field}: {error}" if field else str(error), retry=retry)
+    return error
+
+
+async def attach(context: NodeContext, vmi: Json, pod: Json, *, adopted: bool) -> NetworkSet:
+    """Open the machine's network in the pod's namespace."""
+    netns = await context.launchers.network_namespace(uid(pod))
+    try:
+        pod_ip = text_at(pod, "status", "podIP")
+        return await context.attach_network(vmi, netns=netns, pod_ip=pod_ip, adopted=adopted)
+    finally:
+        if netns is not None:
+            os.close(netns)
+
+
+async def _start(
+    context: NodeContext,
+    session: DriverSession,
+    vmi: Json,
+    pod: Json,
+    wanted: Plan,
+    launcher: Launcher,
+    opened: Opened,
+) -> Machine:
+    """Everything from here on owns `launcher` and `opened`."""
+    machine_id = uid(vmi)
+    context.starting.add(machine_id)
+    machine: Machine | None = None
+    with Descriptors() as held:
+        try:
+            held.put_all(_taken(opened.volumes.descriptors))
+            held.put_all(_taken(opened.network.descriptors))
+            record = _draft(context, vmi, pod, wanted, launcher)
+            machine = Machine(record, launcher, lambda: context.queue.add(machine_id))
+            machine.network = opened.network
+            machine.open_log(context.store, adopted=False)
+            if machine.serial_log is not None:
+                held.put(CONSOLE_LOG, machine.serial_log.for_vmm())
+            prepared = await _prepare(session, machine, vmi, wanted, opened)
+            await _hand_over(context, machine, prepared, held)
+        except BaseException as error:
+            if machine is None:
+                _close_loose(launcher, opened)
+            await _undo(context, session, machine_id, machine, error)
+            failure = _start_error(error)
+            if failure is None:
+                raise
+            raise failure from error
+        finally:
+            context.starting.discard(machine_id)
+        await first_run(context, session, machine, held)
+    return machine
+
+
+def _close_loose(launcher: Launcher, opened: Opened) -> None:
+    """Close what no machine owns yet."""
+    launcher.close()
+    opened.network.close()
+
+
+def _taken(descriptors: dict[str, int]) -> dict[str, int]:
+    """Move all out of a set: it no longer closes them."""
+    moved = dict(descriptors)
+    descriptors.clear()
+    return moved
+
+
+def _draft(context: NodeContext, vmi: Json, pod: Json, wanted: Plan, launcher: Launcher) -> Record:
+    identity = processes.identify(launcher.pid, launcher.pidfd)
+    if identity is None:
+        raise LauncherError("the launcher ended before it took a plan")
+    cgroup = processes.memory_cgroup(launcher.pid)
+    session = context.sessions[wanted.driver]
+    return Record(
+        machine_id=uid(vmi),
+        namespace=namespace(vmi),
+        name=name(vmi),
+        pod_uid=uid(pod),
+        pod_name=name(pod),
+        boot_id=identity.boot_id,
+        pid=identity.pid,
+        start_time=identity.start_time,
+        driver=wanted.driver,
+        driver_version=session.info.version if session.info else wanted.driver_version,
+        hri_minor=session.client.minor,
+        plan_digest=wanted.digest,
+        generation=meta.generation(vmi),
+        stage=Stage.HANDING_OVER,
+        memory_cgroup=cgroup,
+        out_of_memory_kills=processes.out_of_memory_kills(cgroup) if cgroup else 0,
+        grace_seconds=float(translate.grace_seconds(vmi)),
+        acpi=translate.acpi_enabled(vmi),
+        hypervisor_class=wanted.hypervisor_class,
+    )
+
+
+async def _prepare(
+    session: DriverSession, machine: Machine, vmi: Json, wanted: Plan, opened: Opened
+) -> PrepareResponse:
+    parts = translate.Parts(
+        opened.volumes.handles,
+        opened.volumes.kernel,
+        opened.network.nics,
+        CONSOLE_LOG if machine.serial_log is not None else "",
+    )
+    spec = translate.machine(vmi, wanted, parts)
+    generation, minor = machine.record.generation, machine.record.hri_minor
+    try:
+        return await session.client.prepare(spec, wanted.confirmed, generation=generation, minor=minor)
+    except OperationConflict:
+        # A leftover of a start that a crash of ours cut off: no plan of it ever left.
+        await session.client.destroy(spec.id, generation=generation, minor=minor)
+        return await session.client.prepare(spec, wanted.confirmed, generation=generation, minor=minor)
+
+
+async def _hand_over(context: NodeContext, machine: Machine, prepared: PrepareResponse, held: Descriptors) -> None:
+    """Record, then let the plan leave."""
+    launcher = machine.launcher
+    assert launcher is not None
+    made = launch.assemble(prepared, held, launcher)
+    with_process = launch.has_process(prepared.launch.mode)
+    connection = await await_shim(launcher) if with_process else None
+    try:
+        launch.set_limits(prepared.launch, launcher.pid)
+        launch.leave_stop_script(prepared, made, launcher, machine.record.grace_seconds)
+        machine.open_hook(lambda: hook_asked(context, machine))
+        await machine.write(
+            context.store,
+            handle=prepared.handle,
+            driver_handles=tuple(prepared.driver_handles),
+            endpoints=made.endpoints,
+            machine_type=prepared.profile,
+            accelerator=prepared.accelerator,
+            has_process=with_process,
+        )
+        machine.use_endpoints()
+        if connection is not None:
+            await hand_over(connection, made.plan, made.descriptors)
+        machine.taken = True
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+def hook_asked(context: NodeContext, machine: Machine) -> None:
+    """The stop hook of the launcher asks to stop the guest."""
+    if machine.stop_deadline is None:
+        machine.stop_deadline = time.time() + machine.record.grace_seconds
+    context.queue.add(machine.id)
+
+
+async def run(context: NodeContext, session: DriverSession, machine: Machine, held: Descriptors | None = None) -> None:
+    """Drain the console and have the driver run the guest."""
+    await machine.open_console()
+    tokens = await give_descriptors(session, machine, held)
+    record = machine.record
+    operation = await session.client.start(
+        machine.id, generation=record.generation, minor=record.hri_minor, tokens=tokens
+    )
+    await session.finished(operation)
+
+
+async def give_descriptors(
+    session: DriverSession, machine: Machine, held: Descriptors | None = None
+) -> list[DescriptorToken]:
+    """Send the driver the descriptors that it asked for: connected endpoints, or what was opened for the start.
+
+    Raises:
+        EndpointError: the VMM does not answer there. HriError: the driver does not take it.
+    """
+    tokens: list[DescriptorToken] = []
+    for handle in machine.record.driver_handles:
+        opened = held.get(handle) if held is not None else None
+        if opened is not None:
+            tokens.append(await session.client.send_descriptor(handle, opened))
+            continue
+        with await machine.endpoints.connect(handle, DRIVER) as connection:
+            tokens.append(await session.client.send_descriptor(handle, connection.fileno()))
+    return tokens
+
+
+async def first_run(
+    context: NodeContext, session: DriverSession, machine: Machine, held: Descriptors | None = None
+) -> None:
+    """Run a machine whose plan has left; from here on its record leads, so nothing is raised.
+
+    A driver that is away finds the machine again by adoption; one that refuses ends it.
+    """
+    try:
+        await run(context, session, machine, held)
+    except (DriverUnavailable, DeadlineExceeded) as error:
+        log.warning("machine %s: %s; it is adopted when the driver answers", machine.id, error)
+    except (HriError, EndpointError) as error:
+        await machine.end(context.store, await failed_start(machine, str(error)))
+
+
+async def failed_start(machine: Machine, said: str) -> MachineState:
+    """The end of a machine that did not come to run: what its process said counts more than what its driver saw."""
+    await machine.settled()
+    if machine.exit is None:
+        return MachineState(phase=PHASE_CRASHED, end_reason=END_REASON_INTERNAL_ERROR, message=said)
+    end = machine.ended_state()
+    end.message = f"{end.message}; {said}" if end.message else said
+    return end
+
+
+async def _undo(
+    context: NodeContext,
+    session: DriverSession,
+    machine_id: str,
+    machine: Machine | None,
+    error: BaseException,
+) -> None:
+    """Nothing of a failed start stays: the driver forgets it, and a launcher that may have taken a plan ends.
+
+    When we are the ones who end, all is left as it is: the record leads whoever comes next.
+    """
+    if isinstance(error, Exception):
+        used_up = isinstance(error, HandOverError) and error.taken
+        if used_up and machine is not None and machine.launcher is not None:
+            processes.send_signal(machine.launcher.pidfd, signal.SIGKILL)
+        await asyncio.to_thread(context.store.drop, machine_id)
+        with contextlib.suppress(HriError):
+            await session.client.destroy(machine_id, generation=machine.record.generation if machine else 0)
+    if machine is not None:
+        machine.close("the machine did not start")
+
+
+def _start_error(error: BaseException) -> StartError | None:
+    """What a failed start means for the VMI; None for what is not about the machine."""
+    if isinstance(error, StartError):
+        return error
+    if isinstance(error, TranslateError):
+        return StartError("FieldNotServed", str(error), retry=False)
+    if isinstance(error, RecordError):
+        return StartError("RecordNotWritten", str(error), retry=True)
+    if isinstance(error, HandOverError):
+        return StartError("LauncherFailed", str(error), retry=not error.taken)
+    if isinstance(error, LauncherError):
+        return StartError("LaunchPlanRefused", str(error), retry=False)
+    if isinstance(error, HriError):
+        said = "; ".join(f"{f.field}: {f.message}" if f.field else f.message for f in error.findings)
+        message = f"{error.message}: {said}" if said and said not in error.message else error.message
+        return StartError("DriverRefused", message, retry=error.retry in ("backoff", "now"))
+    if isinstance(error, OSError):
+        return StartError("NodeNotReady", f"node: {error.strerror or error}", retry=True)
+    return None

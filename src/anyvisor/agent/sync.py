@@ -1,0 +1,226 @@
+"""Bring one machine to what its VMI asks for: level-triggered, one worker per machine at a time.
+
+Whatever happened before, and in whichever order the news came: what counts is the VMI, the record, the process and
+the driver's state as they are now.
+"""
+
+import logging
+from typing import Final
+
+from anyvisor.agent import adopt, finish, start, status, stop, vmi_status
+from anyvisor.agent.driver import DriverSession
+from anyvisor.agent.handover import HandOverError
+from anyvisor.agent.machine import Machine
+from anyvisor.agent.node_context import NodeContext
+from anyvisor.agent.start import StartError
+from anyvisor.agent.status import Observation, Problem
+from anyvisor.api.meta import Json, is_deleting, name, namespace, object_at, text_at, uid
+from anyvisor.hri.errors import HriError
+from anyvisor.hri.v1.types_pb2 import PHASE_PREPARED, PHASE_STARTING, PHASE_UNSPECIFIED, MachineState
+from anyvisor.kube.errors import NotFound
+from anyvisor.kube.events import EventKind, Reference
+from anyvisor.kube.resources import VMIS
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY: Final = 0.1
+LAST_RETRY: Final = 30.0
+
+
+async def reconcile(context: NodeContext, machine_id: str) -> float | None:
+    """One look at one machine; returns after how many seconds to look again."""
+    machine = context.machines.get(machine_id)
+    vmi = await _vmi(context, machine_id, machine)
+    if machine_id in context.damaged:
+        if vmi is not None:
+            problem = Problem("RecordDamaged", context.damaged[machine_id])
+            await vmi_status.write(context.client, vmi, Observation(problem=problem))
+        return None
+    if machine is not None:
+        return await _with_machine(context, machine, vmi)
+    phase = object_at(vmi, "status").get("phase") if vmi is not None else None
+    if vmi is None or phase in status.FINAL:
+        await _forget(context, machine_id)
+        return None
+    if phase == status.SCHEDULED and not is_deleting(vmi):
+        return await _start(context, vmi)
+    if phase == status.RUNNING:
+        return await _unknown(context, vmi)
+    return None
+
+
+async def _vmi(context: NodeContext, machine_id: str, machine: Machine | None) -> Json | None:
+    """The VMI; a machine's is only believed to be gone when the API server says so itself.
+
+    The cache follows a label, and a label that somebody took away must not end a guest.
+    """
+    cached = context.vmi(machine_id)
+    if cached is not None or machine is None:
+        return cached
+    try:
+        found = await context.client.get(VMIS, machine.record.name, machine.record.namespace)
+    except NotFound:
+        return None
+    return found if uid(found) == machine_id else None
+
+
+async def _forget(context: NodeContext, machine_id: str) -> None:
+    """Nothing of this machine may stay: not in a driver, not on the disk."""
+    context.failures.pop(machine_id, None)
+    for session in context.sessions.values():
+        if machine_id in session.states and machine_id not in context.starting:
+            try:
+                await session.client.destroy(machine_id, generation=session.states[machine_id].generation)
+            except HriError as error:
+                log.warning("machine %s is left in driver %s: %s", machine_id, session.address.name, error)
+    context.store.forget(machine_id)
+
+
+async def _start(context: NodeContext, vmi: Json) -> float | None:
+    machine_id = uid(vmi)
+    pod = context.pod(machine_id)
+    if pod is None or is_deleting(pod) or text_at(pod, "status", "phase") in ("Succeeded", "Failed"):
+        return None
+    others = set(object_at(vmi, "status", "activePods")) - {uid(pod)}
+    if others:
+        message = f"pod {sorted(others)[0]} may still run this machine; it is not started a second time"
+        return await _report(context, vmi, StartError("AnotherPodActive", message, retry=True))
+    try:
+        machine = await start.start(context, vmi, pod)
+    except StartError as error:
+        return await _report(context, vmi, error)
+    context.machines[machine_id] = machine
+    context.failures.pop(machine_id, None)
+    context.event(machine, EventKind.NORMAL, "Created", "the machine is made on this node")
+    return await _with_machine(context, machine, vmi)
+
+
+async def _report(context: NodeContext, vmi: Json, error: StartError) -> float | None:
+    """Say on the VMI why it does not run."""
+    log.warning("VMI %s/%s: %s: %s", namespace(vmi), name(vmi), error.reason, error.message)
+    phase = "" if error.retry else status.FAILED
+    problem = Problem(error.reason, error.message)
+    await vmi_status.write(context.client, vmi, Observation(phase=phase, problem=problem))
+    about = Reference(VMIS.api_version, VMIS.kind, namespace(vmi), name(vmi), uid(vmi))
+    context.recorder.record(about, EventKind.WARNING, "SyncFailed", f"{error.reason}: {error.message}")
+    if not error.retry:
+        context.failures.pop(uid(vmi), None)
+        return None
+    failures = context.failures[uid(vmi)] = context.failures.get(uid(vmi), 0) + 1
+    return min(FIRST_RETRY * 2.0 ** (failures - 1), LAST_RETRY)
+
+
+async def _unknown(context: NodeContext, vmi: Json) -> float | None:
+    """A VMI that should run here, of which nothing is recorded: failed, unless its launcher lives."""
+    pods = [pod for pod, node in object_at(vmi, "status", "activePods").items() if node == context.node]
+    for pod_uid in pods:
+        launcher = await context.launchers.find(pod_uid)
+        if launcher is not None:
+            launcher.close()
+            problem = Problem(
+                "RecordMissing",
+                "its launcher runs, but this node has no record of the machine; it is not touched. "
+                "Delete the VMI to end it",
+            )
+            await vmi_status.write(context.client, vmi, Observation(problem=problem))
+            return None
+    if pods:
+        problem = Problem("RecordMissing", "nothing of this machine is left on its node")
+        await vmi_status.write(context.client, vmi, Observation(phase=status.FAILED, problem=problem))
+    return None
+
+
+async def _with_machine(context: NodeContext, machine: Machine, vmi: Json | None) -> float | None:
+    session = context.sessions.get(machine.record.driver)
+    if machine.record.end is None and not machine.alive:
+        await machine.end(context.store, await finish.read_end(machine, session))
+    if machine.record.end is None:
+        again = await _running(context, machine, vmi, session)
+        if machine.record.end is None:
+            return again
+    await finish.finish(context, machine, vmi, session)
+    return None
+
+
+async def _running(
+    context: NodeContext, machine: Machine, vmi: Json | None, session: DriverSession | None
+) -> float | None:
+    """The process runs: connect, follow, stop. Sets the record's end when the guest turns out to be down."""
+    try:
+        if not await adopt.confirm_taken(machine):
+            return await _begin_anew(context, machine)
+    except HandOverError as error:
+        log.warning("machine %s: %s", machine.id, error)
+        return FIRST_RETRY
+    await adopt.reopen(context, machine, vmi)
+    problem = await _connect(context, machine, session)
+    state = session.states.get(machine.id) if session is not None else None
+    if state is not None and state.phase in finish.FINAL_PHASES:
+        await machine.end(context.store, state)
+        return None
+    if machine.record.end is not None:
+        return None
+    pod = context.pod(machine.id, machine.record.pod_uid)
+    until = stop.deadline(machine, vmi, pod)
+    if vmi is not None:
+        await _show(context, machine, vmi, state, problem, stopping=until is not None)
+    if until is not None:
+        return await stop.step(context, machine, session, until)
+    return LAST_RETRY / 10 if problem is not None else None
+
+
+async def _begin_anew(context: NodeContext, machine: Machine) -> float:
+    """The plan never left, as the agent before us ended in between: nothing runs, so forget and start again."""
+    machine.close("the machine starts again")
+    context.machines.pop(machine.id, None)
+    context.store.drop(machine.id)
+    return 0.01
+
+
+async def _connect(context: NodeContext, machine: Machine, session: DriverSession | None) -> Problem | None:
+    """Have the driver know the machine and run it; what stands in the way, if anything does."""
+    if session is None or not session.synced:
+        return None
+    if machine.id not in session.states:
+        problem = await adopt.in_driver(session, machine)
+        if problem is not None:
+            return problem
+    if session.states[machine.id].phase == PHASE_PREPARED:
+        await start.first_run(context, session, machine)
+    return None
+
+
+async def _show(
+    context: NodeContext,
+    machine: Machine,
+    vmi: Json,
+    state: MachineState | None,
+    problem: Problem | None,
+    *,
+    stopping: bool,
+) -> None:
+    """Tell the VMI what is known of its machine."""
+    record = machine.record
+    begun = state is not None and state.phase not in (PHASE_UNSPECIFIED, PHASE_PREPARED, PHASE_STARTING)
+    was = text_at(vmi, "status", "phase")
+    phase = status.RUNNING if begun or was == status.RUNNING else ""
+    hypervisor = status.hypervisor_status(
+        hypervisor_class=record.hypervisor_class,
+        driver=record.driver,
+        version=record.driver_version,
+        minor=record.hri_minor,
+        digest=record.plan_digest,
+        accelerator=state.accelerator if state is not None and state.accelerator else record.accelerator,
+    )
+    seen = Observation(
+        phase=phase,
+        state=state,
+        problem=problem,
+        hypervisor=hypervisor,
+        machine_type=record.machine_type,
+        interfaces=machine.interfaces,
+        deleting=stopping,
+    )
+    shown = await vmi_status.write(context.client, vmi, seen)
+    if shown is not None and begun and was != status.RUNNING:
+        context.event(machine, EventKind.NORMAL, "Started", "the guest is started")
