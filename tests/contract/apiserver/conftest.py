@@ -113,7 +113,15 @@ def launch(root: Path, pki: Pki, port: int | None = None) -> Server:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, str(SERVER), str(root), str(port), str(pki.server.cert), str(pki.server.key), str(pki.ca.cert)],
+        [
+            sys.executable,
+            str(SERVER),
+            str(root),
+            str(port),
+            str(pki.server.cert),
+            str(pki.server.key),
+            str(pki.ca.cert),
+        ],
         stdout=subprocess.PIPE,
     )
     assert process.stdout is not None

@@ -73,7 +73,5 @@ def _issue(pair: Pair, subject: x509.Name, ca: Pair | None, usage: x509.ObjectId
     certificate = builder.sign(signer, hashes.SHA256())
     pair.cert.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     pair.key.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import jsonschema_rs
+
 from anyvisor.embedded.apiserver import events
 from anyvisor.embedded.apiserver.columns import COLUMNS
 from anyvisor.embedded.apiserver.resource import ALL_VERBS, Resource, Scale, Strategy
 from anyvisor.embedded.apiserver.schema import ANYTHING, Node, fill
 from anyvisor.embedded.apiserver.strategies import STRATEGIES
-from anyvisor.embedded.apiserver.typetable import REF, messages, openapi_name, openapi_schema
+from anyvisor.embedded.apiserver.typetable import REF, closure, messages, openapi_name, openapi_schema
 
 Json = dict[str, Any]
 Action = tuple[str, str, str, str]
@@ -141,6 +143,45 @@ def object_meta() -> Node:
     return _resolve(REF + openapi_name("meta.v1.ObjectMeta"))
 
 
+@cache
+def metadata_check() -> Callable[[Any], bool]:
+    """Return a fast test whether a value has the types of `metadata`."""
+    return _fast_types("meta.v1.ObjectMeta", kind=False)
+
+
+@cache
+def type_check(name: str) -> Callable[[Any], bool]:
+    """Return a fast test whether an object has the types of a built-in kind."""
+    return _fast_types(name, kind=True)
+
+
+def _fast_types(name: str, *, kind: bool) -> Callable[[Any], bool]:
+    definitions: Json = {}
+    for message in closure(name):
+        if not messages()[message].unwrapped:
+            definitions[openapi_name(message)] = _types_only(openapi_schema(message))
+    root = _types_only(openapi_schema(name, kind=kind))
+    return jsonschema_rs.validator_for({**root, "$defs": definitions}).is_valid
+
+
+def _types_only(schema: Json) -> Json:
+    result: Json = {}
+    if schema.get("x-kubernetes-int-or-string"):
+        result["type"] = ["integer", "string", "number"]
+    elif "type" in schema:
+        result["type"] = schema["type"]
+    if "$ref" in schema:
+        result["$ref"] = "#/$defs/" + schema["$ref"].removeprefix(REF)
+    if "allOf" in schema:
+        result["allOf"] = [_types_only(item) for item in schema["allOf"]]
+    if "properties" in schema:
+        result["properties"] = {name: _types_only(item) for name, item in schema["properties"].items()}
+    for name in ("items", "additionalProperties"):
+        if name in schema:
+            result[name] = _types_only(schema[name])
+    return result
+
+
 def table_name(group: str, version: str, kind: str) -> str:
     """Return the type table's name of a built-in kind."""
     package = {"": "core", _RBAC: "rbac"}.get(group, group.split(".")[0])
@@ -191,6 +232,7 @@ def _resource(group: str, version: str, kind: str, plural: str, namespaced: bool
         store="events" if is_new_event else (f"{group}/{plural}" if group else plural),
         stored_version="v1" if is_new_event else api_version,
         schema=kind_node(table_name(group, version, kind)),
+        has_types=type_check(table_name(group, version, kind)),
         columns=COLUMNS.get(plural, COLUMNS[""]),
         has_status="status" in words,
         actions=_ACTIONS.get(plural, ()),

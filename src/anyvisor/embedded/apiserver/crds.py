@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyvisor.embedded.apiserver import validation
-from anyvisor.embedded.apiserver.builtin import object_meta
+from anyvisor.embedded.apiserver.builtin import metadata_check, object_meta
 from anyvisor.embedded.apiserver.columns import AGE, NAME
 from anyvisor.embedded.apiserver.jsonpath import compile_path
 from anyvisor.embedded.apiserver.resource import Column, Resource, Scale, lookup
@@ -50,6 +50,7 @@ def _resource(spec: Json, version: Json, storage: str) -> Resource:
         },
         custom=True,
         check=validation.fast_check(schema),
+        has_types=metadata_check(),
         warning=_deprecation(version, group, names["kind"]),
     )
 

@@ -16,6 +16,7 @@ from anyvisor.embedded.apiserver.schema import ANYTHING, UNSET, Node
 Json = dict[str, Any]
 FieldSet = dict[str, Any]
 SELF = "."
+_encode = msgspec.json.Encoder(order="deterministic").encode
 MEMBER: FieldSet = {}
 """The value of the `"."` key."""
 
@@ -104,7 +105,7 @@ def _readable(element: str) -> str:
 def item_key(node: Node, item: Any) -> str | None:
     """Return the path element of a list item; None when the item lacks what identifies it."""
     if node.list_type == "set":
-        return "v:" + json.dumps(item, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+        return "v:" + _encode(item).decode()
     if not isinstance(item, dict):
         return None
     keys: Json = {}
@@ -117,7 +118,7 @@ def item_key(node: Node, item: Any) -> str | None:
             keys[name] = value
     if not keys:
         return None
-    return "k:" + json.dumps(keys, separators=(",", ":"), ensure_ascii=False)
+    return "k:" + _encode(keys).decode()
 
 
 def child_of(node: Node, key: str) -> Node:

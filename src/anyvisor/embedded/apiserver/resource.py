@@ -97,6 +97,8 @@ class Resource:
     """Whether `metadata.generation` counts changes outside metadata and status."""
     check: Callable[[Any], bool] | None = None
     """A fast test whether an object obeys the schema; None means that the schema is not enforced."""
+    has_types: Callable[[Any], bool] | None = None
+    """A fast test of the types that a built-in kind, or the metadata of a custom one, must have."""
     to_stored: Callable[[Json], Json] | None = None
     from_stored: Callable[[Json], Json] | None = None
     warning: str = ""

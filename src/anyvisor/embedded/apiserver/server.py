@@ -15,6 +15,7 @@ from aiohttp import web
 from anyvisor.embedded.apiserver import bootstrap, crd_rules
 from anyvisor.embedded.apiserver.actions import Actions
 from anyvisor.embedded.apiserver.builtin import built_in, reviews
+from anyvisor.embedded.apiserver.component_roles import component_roles
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.controllers import Controllers
 from anyvisor.embedded.apiserver.handler import Handler, attributes, verb_of
@@ -149,7 +150,7 @@ class ApiServer:
 
     async def _install(self) -> None:
         await self._ensure(bootstrap.namespaces())
-        await self._ensure(bootstrap.default_roles())
+        await self._ensure([*bootstrap.default_roles(), *component_roles()])
         await self.install_crds(self._config.crds)
         await self._ensure(self._config.objects)
 

@@ -63,20 +63,6 @@ def _bounds(schema: Json, result: Json) -> None:
             result[strict if schema.get(strict) is True else name] = schema[name]
 
 
-def needs_walk(schema: Json) -> bool:
-    """Say whether a schema has rules that the JSON Schema does not carry: formats, list types, embedded objects."""
-    if "format" in schema or schema.get("x-kubernetes-list-type") in ("set", "map"):
-        return True
-    if schema.get("x-kubernetes-embedded-resource"):
-        return True
-    children = [
-        *schema.get("properties", {}).values(),
-        schema.get("items"),
-        schema.get("additionalProperties"),
-    ]
-    return any(needs_walk(cast("Json", child)) for child in children if isinstance(child, dict))
-
-
 def fast_check(schema: Json) -> Callable[[Any], bool]:
     """Return a test that is true for objects which obey the schema (list types and formats apart)."""
     return jsonschema_rs.validator_for(json_schema(schema)).is_valid
@@ -132,6 +118,32 @@ def find_causes(node: Node, value: Any, path: str = "") -> list[Cause]:
     return causes[:MAX_CAUSES]
 
 
+def special_causes(node: Node, value: Any, path: str = "") -> list[Cause]:
+    """Return the mistakes that `fast_check` does not see: formats and repeated items of sets and list-maps."""
+    causes: list[Cause] = []
+    if node.special:
+        _walk_special(node, value, path, causes)
+    return causes[:MAX_CAUSES]
+
+
+def _walk_special(node: Node, value: Any, path: str, causes: list[Cause]) -> None:
+    if isinstance(value, dict):
+        for name, item in cast("Json", value).items():
+            child = node.props.get(name) or node.extra
+            if child is not None and child.special:
+                _walk_special(child, item, f"{path}.{name}" if path else name, causes)
+    elif isinstance(value, list):
+        items = cast("list[Any]", value)
+        if node.items is not None and node.items.special:
+            for index, item in enumerate(items):
+                _walk_special(node.items, item, f"{path}[{index}]", causes)
+        _unique(node, items, path, causes)
+    elif isinstance(value, str):
+        _format(node.raw, value, path, causes)
+    elif isinstance(value, int | float):
+        _bits(node.raw, value, path, causes)
+
+
 def _invalid(path: str, value: Any, why: str) -> Cause:
     return Cause(path, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {path} in body {why}")
 
@@ -164,9 +176,11 @@ def _wrong_type(path: str, value: Any, wanted: str) -> Cause:
 
 
 def _walk_object(node: Node, value: Json, path: str, causes: list[Cause]) -> None:
-    for name in node.raw.get("required", ()):
-        if name not in value:
-            causes.append(Cause(f"{path}.{name}" if path else name, "FieldValueRequired", "Required value"))
+    causes.extend(
+        Cause(f"{path}.{name}" if path else name, "FieldValueRequired", "Required value")
+        for name in node.raw.get("required", ())
+        if name not in value
+    )
     low, high = node.raw.get("minProperties"), node.raw.get("maxProperties")
     if low is not None and len(value) < low:
         causes.append(_invalid(path, len(value), f"should have at least {low} properties"))
@@ -189,15 +203,20 @@ def _walk_list(node: Node, value: list[Any], path: str, causes: list[Cause]) -> 
     items = node.items or ANYTHING
     for index, item in enumerate(value):
         _walk(items, item, f"{path}[{index}]", causes)
-    if node.list_type in ("set", "map"):
-        seen: set[str] = set()
-        for index, item in enumerate(value):
-            element = item_key(node, item)
-            if element is not None and element in seen:
-                shown = element[2:]
-                causes.append(Cause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {shown}"))
-            if element is not None:
-                seen.add(element)
+    _unique(node, value, path, causes)
+
+
+def _unique(node: Node, value: list[Any], path: str, causes: list[Cause]) -> None:
+    if node.list_type not in ("set", "map"):
+        return
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        element = item_key(node, item)
+        if element is None:
+            continue
+        if element in seen:
+            causes.append(Cause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {element[2:]}"))
+        seen.add(element)
 
 
 def _constraints(node: Node, value: Any, path: str, causes: list[Cause]) -> None:
@@ -215,9 +234,11 @@ def _constraints(node: Node, value: Any, path: str, causes: list[Cause]) -> None
         _string(raw, value, path, causes)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         _number(raw, value, path, causes)
-    for name in ("allOf", "anyOf", "oneOf", "not"):
-        if name in raw and node.type != "int-or-string" and not _combination(name, raw[name], value):
-            causes.append(_invalid(path, value, f"must validate {_RULES[name]}"))
+    causes.extend(
+        _invalid(path, value, f"must validate {_RULES[name]}")
+        for name in ("allOf", "anyOf", "oneOf", "not")
+        if name in raw and node.type != "int-or-string" and not _combination(name, raw[name], value)
+    )
 
 
 _RULES = {
@@ -239,13 +260,18 @@ def _compiled(text: str) -> Callable[[Any], bool]:
 
 
 def _string(raw: Json, value: str, path: str, causes: list[Cause]) -> None:
-    low, high, pattern, form = (raw.get(name) for name in ("minLength", "maxLength", "pattern", "format"))
+    low, high, pattern = raw.get("minLength"), raw.get("maxLength"), raw.get("pattern")
     if low is not None and len(value) < low:
         causes.append(_invalid(path, value, f"should be at least {low} chars long"))
     if high is not None and len(value) > high:
         causes.append(Cause(path, "FieldValueTooLong", f"Too long: may not be more than {high} bytes"))
     if pattern is not None and not _combination("allOf", [{"pattern": pattern}], value):
         causes.append(_invalid(path, value, f"should match '{pattern}'"))
+    _format(raw, value, path, causes)
+
+
+def _format(raw: Json, value: str, path: str, causes: list[Cause]) -> None:
+    form = raw.get("format")
     if form is not None and not _FORMATS.get(form, _any)(value):
         causes.append(_invalid(path, value, f"must be of type {form}: {_shown(value)}"))
 
@@ -260,6 +286,10 @@ def _number(raw: Json, value: float, path: str, causes: list[Cause]) -> None:
         causes.append(_invalid(path, value, f"should be less than{strict} {high}"))
     if step is not None and value % step:
         causes.append(_invalid(path, value, f"should be a multiple of {step}"))
+    _bits(raw, value, path, causes)
+
+
+def _bits(raw: Json, value: float, path: str, causes: list[Cause]) -> None:
     bits = {"int32": 31, "int64": 63}.get(raw.get("format", ""))
     if bits is not None and not -(1 << bits) <= value < 1 << bits:
         causes.append(_invalid(path, value, f"must be of type {raw['format']}: {_shown(type_name(value))}"))

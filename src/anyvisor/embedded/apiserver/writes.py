@@ -1,6 +1,7 @@
 """Create, update, patch, apply and delete: the rules that hold for every kind."""
 
 import copy
+import os
 import random
 import re
 import uuid
@@ -18,19 +19,21 @@ from anyvisor.embedded.apiserver.admission import (
     Operation,
     refusal,
 )
+from anyvisor.embedded.apiserver.builtin import object_meta
 from anyvisor.embedded.apiserver.fieldset import FieldSet
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.state import Collection, Entry, Key, State, encode
 from anyvisor.embedded.apiserver.status import Cause, StatusError, forbidden_field, invalid_value
-from anyvisor.embedded.apiserver.validation import find_causes
+from anyvisor.embedded.apiserver.validation import find_causes, special_causes
 
 Json = dict[str, Any]
 Change = Callable[[Json], Json]
 """Computes the new object, in the served version, from a private copy of the old one."""
 
 RETRIES = 10
+UID_BYTES = 16
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 MAX_GENERATED_BASE = 58
 FOREGROUND = "foregroundDeletion"
@@ -69,6 +72,18 @@ class Outcome:
     status: int = 200
     deleted: bool = False
     """The object is gone; `raw` is its last state."""
+
+
+_entropy = bytearray()
+
+
+def new_uid() -> str:
+    """Return a random UUID; randomness is fetched for many at once, since the system call is slow on some hosts."""
+    if len(_entropy) < UID_BYTES:
+        _entropy.extend(os.urandom(UID_BYTES * 256))
+    raw = bytes(_entropy[-UID_BYTES:])
+    del _entropy[-UID_BYTES:]
+    return str(uuid.UUID(bytes=raw, version=4))
 
 
 def now_text() -> str:
@@ -122,7 +137,7 @@ class Writer:
             obj.pop("status", None)
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"):
             metadata.pop(name, None)
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = new_uid()
         metadata["creationTimestamp"] = now_text()
         if resource.keeps_generation:
             metadata["generation"] = 1
@@ -220,11 +235,12 @@ class Writer:
 
     def _check_types(self, call: Call, obj: Json) -> None:
         """Refuse values of a wrong type where the original decodes into typed structures."""
-        node = call.resource.schema.props.get("metadata") if call.resource.custom else call.resource.schema
-        if node is None:
+        resource = call.resource
+        target: Any = obj["metadata"] if resource.custom else obj
+        if resource.has_types is None or resource.has_types(target):
             return
-        target: Any = obj["metadata"] if call.resource.custom else obj
-        for cause in find_causes(node, target, "metadata" if call.resource.custom else ""):
+        node = object_meta() if resource.custom else resource.schema
+        for cause in find_causes(node, target, "metadata" if resource.custom else ""):
             if cause.reason == "FieldValueTypeInvalid":
                 raise st.bad_request(
                     f'{call.resource.kind} in version "{call.resource.version}" cannot be handled as a '
@@ -273,7 +289,7 @@ class Writer:
         if resource.check is not None and not resource.check(obj):
             causes.extend(find_causes(resource.schema, obj))
         elif resource.check is not None:
-            causes.extend(_uniqueness(resource, obj))
+            causes.extend(special_causes(resource.schema, obj))
         if not call.subresource:
             causes.extend(resource.strategy.validate(obj, old))
         if causes:
@@ -599,7 +615,8 @@ def check_metadata(resource: Resource, metadata: Json, old: Json | None) -> list
             causes.append(
                 forbidden_field(
                     "metadata.finalizers",
-                    f"no new finalizers can be added if the object is being deleted, found new finalizers {sorted(added)}",
+                    "no new finalizers can be added if the object is being deleted, "
+                    f"found new finalizers {sorted(added)}",
                 )
             )
     return causes
@@ -642,7 +659,3 @@ def _check_labels(labels: Json) -> list[Cause]:
                 )
             )
     return causes
-
-
-def _uniqueness(resource: Resource, obj: Json) -> list[Cause]:
-    return find_causes(resource.schema, obj)
