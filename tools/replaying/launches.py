@@ -16,16 +16,21 @@ def launch(settings_emulation: bool) -> Launch:
 
 
 def memory_without_overhead(pod: Json, resources: Json) -> Json:
-    """Requests and limits with the overhead taken off memory: what is left is the API's rule."""
+    """Requests and limits with the overhead taken off memory: what is left is the API's rule.
 
-    overhead = int(pod["metadata"].get("annotations", {}).get("kubevirt.io/memory-overhead-bytes", "0"))
-    result: Json = {}
-    for kind, amounts in resources.items():
-        if kind not in {"requests", "limits"}:
-            result[kind] = amounts
+    A limit that a quota makes is a multiple of the whole request, so it counts as that multiple. Where the pod
+    does not tell its overhead, only that it asks for memory counts.
+    """
+    told = pod["metadata"].get("annotations", {}).get("kubevirt.io/memory-overhead-bytes")
+    result: Json = {kind: dict(amounts) for kind, amounts in resources.items() if isinstance(amounts, dict)}
+    result |= {kind: amounts for kind, amounts in resources.items() if not isinstance(amounts, dict)}
+    request = result.get("requests", {}).get("memory")
+    limit = result.get("limits", {}).get("memory")
+    for kind, amount in (("requests", request), ("limits", limit)):
+        if amount is None:
             continue
-        result[kind] = dict(amounts)
-        if "memory" in amounts:
-            rest = parse_quantity(amounts["memory"]) - Quantity.of_bytes(overhead)
-            result[kind]["memory"] = str(rest)
+        rest = parse_quantity(amount) - Quantity.of_bytes(int(told or 0))
+        result[kind]["memory"] = str(rest) if told else "some"
+    if request and limit and parse_quantity(limit).exact % parse_quantity(request).exact == 0:
+        result["limits"]["memory"] = f"x{parse_quantity(limit).exact / parse_quantity(request).exact}"
     return result

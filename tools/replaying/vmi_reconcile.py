@@ -70,7 +70,7 @@ def _world(case: Json, vmi: Json) -> VmiWorld:
         migrations=worlds.of_kind(case, "VirtualMachineInstanceMigration"),
         nodes=worlds.of_kind(case, "Node"),
         namespace_labels=space.get("metadata", {}).get("labels", {}),
-        quotas=worlds.of_kind(case, "ResourceQuota"),
+        quotas=worlds.quotas(case),
         settings=settings,
         launcher_image=launches.IMAGE,
     )

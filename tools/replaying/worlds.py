@@ -20,6 +20,11 @@ def of_kind(case: Json, kind: str) -> list[Json]:
     return [copy.deepcopy(found) for found in case["in"].get("world", []) if found["kind"] == kind]
 
 
+def quotas(case: Json) -> list[Json]:
+    """The resource quotas of the case's namespace."""
+    return [one for one in of_kind(case, "ResourceQuota") if namespace(one) == case["in"]["namespace"]]
+
+
 def by_name(objects: list[Json]) -> dict[str, Json]:
     """Objects by their name."""
     return {name(found): found for found in objects}

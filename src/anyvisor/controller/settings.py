@@ -6,7 +6,16 @@ from typing import Any, Final
 
 from anyvisor.api.meta import Json, list_at, object_at, text_at
 
-GATES_ON_BY_DEFAULT: Final = frozenset({"ImageVolume", "VmiMemoryOverheadReport"})
+GATES_ON_BY_DEFAULT: Final = frozenset(
+    {
+        "ExternalNetResourceInjection",
+        "GPUsWithDRA",
+        "HostDevicesWithDRA",
+        "ImageVolume",
+        "VmiMemoryOverheadReport",
+    }
+)
+"""Those that this room asks for, of the gates that are on unless they are disabled."""
 
 
 def empty_config() -> Json:
@@ -23,9 +32,9 @@ class Settings:
     def gate(self, name: str) -> bool:
         """Whether a feature gate is on."""
         developer = object_at(self.config, "developerConfiguration")
-        if name in list_at(developer, "disabledFeatureGates"):
-            return False
-        return name in GATES_ON_BY_DEFAULT or name in list_at(developer, "featureGates")
+        if name in list_at(developer, "featureGates"):
+            return True
+        return name in GATES_ON_BY_DEFAULT and name not in list_at(developer, "disabledFeatureGates")
 
     def developer(self, name: str) -> Any:
         """A value of `developerConfiguration`, or None."""

@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from anyvisor.api.meta import Json, annotations, labels, list_at, name, namespace, object_at, text_at, uid
+from anyvisor.api.meta import Json, annotations, labels, list_at, name, namespace, text_at, uid
 from anyvisor.api.names import LABEL_MAX, vmi_id_label
 from anyvisor.controller import words
 from anyvisor.controller.launch import Launch
@@ -13,7 +13,6 @@ from anyvisor.controller.settings import Settings
 BRIDGE: Final = "k6t-eth0"
 """The pod's bridge whose traffic a service mesh has to reroute."""
 ISTIO_INJECT: Final = "sidecar.istio.io/inject"
-TDX_SOCKET: Final = "kubevirt.io/qgs-socket-path"
 NOT_COPIED: Final = ("kubectl.kubernetes.io", words.STORAGE_VERSION, words.LATEST_VERSION)
 """Prefixes of annotations that speak of the instance object itself."""
 
@@ -45,14 +44,13 @@ def pod_annotations(vmi: Json, launch: Launch, settings: Settings) -> dict[str, 
         "kubectl.kubernetes.io/default-container": "compute",
         words.TRANSPORT_UNIX: "true",
         words.EVICT_ONLY: "",
-        words.MEMORY_OVERHEAD: str(launch.overhead_bytes),
     }
+    if settings.gate("VmiMemoryOverheadReport"):
+        found[words.MEMORY_OVERHEAD] = str(launch.overhead_bytes)
     if launch.plan:
         found[words.PLAN] = launch.plan
     found |= _network_annotations(vmi, settings)
     found |= _backup_hooks(vmi)
-    if "tdx" in object_at(vmi, "spec", "domain", "launchSecurity"):
-        found[TDX_SOCKET] = "/var/run/tdx-qgs/qgs.socket"
     return found
 
 
@@ -87,8 +85,7 @@ def _backup_hooks(vmi: Json) -> dict[str, str]:
         return {}
 
     def command(verb: str) -> str:
-        words_ = ["/usr/bin/virt-freezer", verb, "--name", name(vmi), "--namespace", namespace(vmi)]
-        return json.dumps(words_)
+        return json.dumps(["/usr/bin/virt-freezer", verb, "--name", name(vmi), "--namespace", namespace(vmi)])
 
     return {
         "pre.hook.backup.velero.io/container": "compute",

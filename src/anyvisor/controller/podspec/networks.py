@@ -96,6 +96,29 @@ def selection(
     return json.dumps(elements, separators=(",", ":")) if elements else ""
 
 
+class UnknownAttachmentError(Exception):
+    """A network names a NetworkAttachmentDefinition that does not exist."""
+
+
+def device_resources(namespace: str, networks: Sequence[Json], definitions: Mapping[str, Json]) -> dict[str, int]:
+    """How many of which device the networks' definitions stand for; raises UnknownAttachmentError."""
+    found: dict[str, int] = {}
+    for network in networks:
+        if "multus" not in network:
+            continue
+        space, name = _attachment(namespace, text_at(network, "multus", "networkName"))
+        definition = definitions.get(f"{space}/{name}")
+        if definition is None:
+            raise UnknownAttachmentError(
+                f"network {network.get('name')!r} names NetworkAttachmentDefinition {space}/{name}, "
+                "which does not exist"
+            )
+        resource = annotations(definition).get("k8s.v1.cni.cncf.io/resourceName", "")
+        if resource:
+            found[resource] = found.get(resource, 0) + 1
+    return found
+
+
 def _attachment(namespace: str, reference: str) -> tuple[str, str]:
     """(namespace, name) of a NetworkAttachmentDefinition."""
     given, slash, name = reference.partition("/")

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from anyvisor.api.meta import Json, annotations, labels, list_at, name, namespace, object_at, text_at, uid
@@ -53,17 +53,20 @@ class PodContext:
     """Which pod of the instance this is; makes its name."""
     temporary: bool = False
     """Whether the pod only makes the first consumer of its claims known."""
+    attachments: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """NetworkAttachmentDefinitions by `namespace/name`, as far as the instance names them."""
 
 
 def render(vmi: Json, launch: Launch, context: PodContext) -> Json:
     """The launcher pod; raises RenderError."""
     _check(vmi, context.settings)
     try:
-        found = volumes.pod_volumes(vmi, context.claims, context.state_claim)
+        found = volumes.pod_volumes(vmi, context.claims, context.state_claim, context.settings)
+        context = _with_network_devices(vmi, context)
         pod_annotations = identity.pod_annotations(vmi, launch, context.settings)
     except volumes.MissingClaimError as cause:
         raise ClaimMissingError(str(cause)) from cause
-    except networks.UnknownBindingError as cause:
+    except (networks.UnknownBindingError, networks.UnknownAttachmentError) as cause:
         raise RenderError(str(cause)) from cause
     if context.temporary:
         pod_annotations[words.EPHEMERAL_PROVISIONING] = "true"
@@ -79,6 +82,14 @@ def render(vmi: Json, launch: Launch, context: PodContext) -> Json:
         },
         "spec": _spec(vmi, launch, context, found),
     }
+
+
+def _with_network_devices(vmi: Json, context: PodContext) -> PodContext:
+    """Where no webhook of the cluster injects the networks' devices into pods, this project asks for them."""
+    if context.settings.gate("ExternalNetResourceInjection"):
+        return context
+    found = networks.device_resources(namespace(vmi), list_at(vmi, "spec", "networks"), context.attachments)
+    return replace(context, tenancy=replace(context.tenancy, network_devices=found))
 
 
 def _spec(vmi: Json, launch: Launch, context: PodContext, found: volumes.PodVolumes) -> Json:

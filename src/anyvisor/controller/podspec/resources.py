@@ -28,6 +28,8 @@ class Tenancy:
 
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     quotas: Sequence[Json] = ()
+    network_devices: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Device resources that the attached networks stand for, where nobody injects them into the pod."""
 
     def limits(self, resource: str) -> bool:
         """Whether a quota counts limits of a resource, so that every pod must state one."""
@@ -52,9 +54,10 @@ def compute_resources(vmi: Json, launch: Launch, settings: Settings, tenancy: Te
         _huge_pages(vmi, launch, requests, limits, derived)
     else:
         _overhead(resources, launch, requests, limits)
-    if settings.gate("AutoResourceLimitsGate") and tenancy.limits("memory") and "memory" not in asked_limits:
+    if tenancy.limits("memory") and "memory" not in asked_limits:
         derived[1]["memory"] = requests["memory"] * _limits_ratio(tenancy)
     counted = _counted_devices(vmi)
+    counted |= {key: Quantity.of(count) for key, count in tenancy.network_devices.items()}
     limits |= _device_limits(vmi, launch)
     found: Json = {
         "requests": _texts({**derived[0], **counted, **requests}),
@@ -119,7 +122,7 @@ def _shared_cpu(
 
 
 def _wants_cpu_limit(settings: Settings, tenancy: Tenancy) -> bool:
-    if settings.gate("AutoResourceLimitsGate") and tenancy.limits("cpu"):
+    if tenancy.limits("cpu"):
         return True
     selector = settings.config.get("autoCPULimitNamespaceLabelSelector")
     return isinstance(selector, dict) and _selects(object_at({"s": selector}, "s"), tenancy.labels)
@@ -244,12 +247,17 @@ def _counted_devices(vmi: Json) -> Amounts:
 
 def _claims(vmi: Json, settings: Settings) -> list[Json]:
     """Devices that dynamic resource allocation provides."""
-    gates = {"gpus": "GPUsWithDRA", "hostDevices": "HostDevicesWithDRA"}
     devices = object_at(vmi, "spec", "domain", "devices")
+    networks = [object_at(one, "resourceClaim") for one in list_at(vmi, "spec", "networks")]
+    gated = {
+        "GPUsWithDRA": list_at(devices, "gpus"),
+        "HostDevicesWithDRA": list_at(devices, "hostDevices"),
+        "NetworkDevicesWithDRA": networks,
+    }
     return [
         {"name": one["claimName"], "request": one.get("requestName", "")}
-        for kind, gate in gates.items()
+        for gate, wanted in gated.items()
         if settings.gate(gate)
-        for one in list_at(devices, kind)
+        for one in wanted
         if one.get("claimName")
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anyvisor.api.meta import Json, list_at, object_at, text_at
+from anyvisor.controller.settings import Settings
 from anyvisor.controller.vm.data_volumes import claim_name
 
 RUN: Final = "l"
@@ -41,17 +42,18 @@ class PodVolumes:
         self.mounts.append(mount)
 
 
-def pod_volumes(vmi: Json, claims: Mapping[str, Json], state_claim: str) -> PodVolumes:
+def pod_volumes(vmi: Json, claims: Mapping[str, Json], state_claim: str, settings: Settings) -> PodVolumes:
     """The pod's volumes; raises MissingClaimError."""
     found = PodVolumes()
     _own(found)
-    _hotplugged = _hotplug_names(vmi)
+    images = settings.gate("ImageVolume")
+    left_out = _hotplug_names(vmi)
     for volume in list_at(vmi, "spec", "volumes"):
-        if volume.get("name") not in _hotplugged:
+        if volume.get("name") not in left_out and (images or "containerDisk" not in volume):
             _add(found, volume, claims)
     _add_credentials(found, vmi)
     container = object_at(vmi, "spec", "domain", "firmware", "kernelBoot", "container")
-    if container:
+    if container and images:
         found.mount(KERNEL_BOOT, _image(container), read_only=True)
     if state_claim:
         found.mount("vm-state", {"persistentVolumeClaim": {"claimName": state_claim}})
