@@ -9,6 +9,9 @@ from anyvisor.cli.main import CommandError
 def configure(parser: argparse.ArgumentParser) -> None:
     """How many nodes, and whether to stay."""
     parser.add_argument("--nodes", type=_count, default=1, metavar="N", help="how many nodes to simulate (default: 1)")
+    parser.add_argument(
+        "--drivers", type=_names, metavar="A,B", help="hypervisor drivers to serve (default: all that are installed)"
+    )
     parser.add_argument("--detach", action="store_true", help="return when ready; `anyvisor down` stops it")
 
 
@@ -19,15 +22,22 @@ def _count(text: str) -> int:
     return number
 
 
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Start the zygote in a session of its own, and wait until the API answers."""
     from anyvisor.embedded import supervisor
+    from anyvisor.embedded.drivers import DriverError, check_names, installed
     from anyvisor.embedded.instance import InstanceError, create_instance, default_data_dir
 
     try:
         instance = create_instance(default_data_dir())
-        started = supervisor.start(instance, arguments.nodes)
-    except InstanceError as error:
+        drivers = arguments.drivers or installed()
+        check_names(drivers)
+        started = supervisor.start(instance, arguments.nodes, drivers)
+    except (InstanceError, DriverError) as error:
         raise CommandError(str(error)) from error
     data = instance.data_dir
     words = "is ready" if started else "was running already"

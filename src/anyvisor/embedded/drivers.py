@@ -1,6 +1,6 @@
 """The drivers that are installed here, found by entry point; nothing of a driver is imported before it is named."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -32,6 +32,16 @@ class DriverPackage:
 def installed() -> list[str]:
     """Names of the drivers that run guests."""
     return sorted(entry.name for entry in entry_points(group=_GROUP) if entry.name != _HIDDEN)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """See that each driver is there, without importing it.
+
+    Raises:
+        DriverError: one is not.
+    """
+    for name in names:
+        _entry(name)
 
 
 def load(name: str) -> DriverPackage:

@@ -6,6 +6,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from anyvisor.embedded.instance import Instance, InstanceError, lock_instance
@@ -15,7 +16,7 @@ _READY_SECONDS = 60.0
 _STOP_SECONDS = 20.0
 
 
-def start(instance: Instance, nodes: int) -> bool:
+def start(instance: Instance, nodes: int, drivers: Sequence[str]) -> bool:
     """Start the zygote in a session of its own and wait until the API answers; False when it ran already.
 
     Raises:
@@ -30,7 +31,7 @@ def start(instance: Instance, nodes: int) -> bool:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _become_zygote(instance, nodes, writer)
+        _become_zygote(instance, nodes, drivers, writer)
     os.close(writer)
     try:
         return _wait_ready(instance, reader)
@@ -39,7 +40,7 @@ def start(instance: Instance, nodes: int) -> bool:
         os.waitpid(pid, 0)
 
 
-def _become_zygote(instance: Instance, nodes: int, ready: int) -> None:
+def _become_zygote(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> None:
     """Leave the caller's session and terminal for good, then run; the parent reaps the intermediate process."""
     code = 1
     try:
@@ -54,7 +55,7 @@ def _become_zygote(instance: Instance, nodes: int, ready: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         from anyvisor.embedded import components
 
-        components.run(instance, nodes, ready)
+        components.run(instance, nodes, drivers, ready)
         code = 0
     except BaseException:  # noqa: BLE001 - the root of a process: everything is logged, nothing escapes the fork
         import traceback

@@ -32,11 +32,23 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
-def bind_privately(source: str, target: str) -> None:
-    """Show the directory `source` at `target`, to this process and its children alone."""
+def own_mounts() -> None:
+    """Get a mount namespace of our own, whose changes nobody else sees."""
     unshare(CLONE_NEWNS)
     _check(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "make mounts private")
-    _check(_libc.mount(source.encode(), target.encode(), None, ctypes.c_ulong(_MS_BIND), None), "bind mount")
+
+
+def bind(source: str, target: str) -> None:
+    """Show the directory `source` at `target`, too."""
+    _check(
+        _libc.mount(os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(_MS_BIND), None), f"bind {target}"
+    )
+
+
+def mount_empty(target: str) -> None:
+    """Cover `target` with an empty directory that everybody may enter."""
+    options = b"mode=0755,size=64k"
+    _check(_libc.mount(b"tmpfs", os.fsencode(target), b"tmpfs", ctypes.c_ulong(0), options), f"cover {target}")
 
 
 def set_name(name: str) -> None:

@@ -1,0 +1,93 @@
+"""Admission in process: the rules of the virtualization API, the planner's verdict, and what pods may be made.
+
+The same pure functions answer a cluster's webhooks. Here they run twice in a write, as the API's order wants it: once
+for the defaults before the schema is checked, once for the verdict after it.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from anyvisor.admission import unserved
+from anyvisor.admission.dispatch import ADMITTERS, admit
+from anyvisor.admission.result import AdmissionRequest as Question
+from anyvisor.admission.result import AdmissionResult as Answer
+from anyvisor.admission.result import Cause as Reason
+from anyvisor.admission.result import User
+from anyvisor.api.meta import labels
+from anyvisor.embedded import verdicts
+from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
+from anyvisor.embedded.apiserver.status import Cause
+from anyvisor.embedded.world import ServerWorld
+
+_LAUNCHER_LABEL = ("kubevirt.io", "virt-launcher")
+_CONTROLLER = "system:anyvisor:controller"
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualizationRules:
+    """Defaults (as `mutating`) or verdict (as `validating`) for the kinds that the admission room knows."""
+
+    world: ServerWorld
+    phase: Literal["mutating", "validating"]
+
+    async def admit(self, request: AdmissionRequest) -> AdmissionResult:
+        """See the class."""
+        kind = request.resource.kind
+        if kind not in ADMITTERS or request.subresource not in ("", "status"):
+            return ALLOWED
+        question = self._question(request)
+        answer = admit(question, self.world.config())
+        if self.phase == "mutating":
+            return AdmissionResult(object=answer.object, warnings=answer.warnings) if answer.allowed else ALLOWED
+        if not answer.allowed:
+            return _refusal(answer)
+        found = unserved.check(question.kind, answer.object, question.old_object)
+        return AdmissionResult(causes=_causes(found or verdicts.causes(self.world, question, answer.object)))
+
+    def _question(self, request: AdmissionRequest) -> Question:
+        return Question(
+            operation=request.operation,
+            kind=request.resource.kind,
+            object=request.object or {},
+            new_uuid=lambda: str(uuid.uuid4()),
+            now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            namespace=request.namespace,
+            name=request.name,
+            old_object=request.old_object,
+            user=User(request.user.user, request.user.groups, request.user.extra),
+            dry_run=request.dry_run,
+            subresource=request.subresource,
+            related=self.world,
+        )
+
+
+def _refusal(answer: Answer) -> AdmissionResult:
+    if answer.causes:
+        return AdmissionResult(causes=_causes(answer.causes), warnings=answer.warnings)
+    return AdmissionResult(denied=answer.message, code=answer.code, warnings=answer.warnings)
+
+
+def _causes(found: Sequence[Reason]) -> list[Cause]:
+    return [Cause(cause.field, cause.type, cause.message) for cause in found]
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherPodsOnly:
+    """This machine runs launchers of VMs and no other containers: another Pod would wait for ever."""
+
+    phase: Literal["mutating", "validating"] = "validating"
+
+    async def admit(self, request: AdmissionRequest) -> AdmissionResult:
+        """Refuse a Pod that is no launcher made by our own controller."""
+        if request.operation != "CREATE" or request.subresource or request.resource.kind != "Pod":
+            return ALLOWED
+        key, value = _LAUNCHER_LABEL
+        if request.user.user == _CONTROLLER and labels(request.object or {}).get(key) == value:
+            return ALLOWED
+        return AdmissionResult(
+            denied="this control plane runs launcher pods of VMs only, and makes them itself: create a VirtualMachine, "
+            "or use a Kubernetes cluster for containers"
+        )

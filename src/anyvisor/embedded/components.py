@@ -1,0 +1,60 @@
+"""What the zygote runs: which components an instance has, and what each of them does first."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+
+from anyvisor.embedded import control, driver_process, node, pki, zygote
+from anyvisor.embedded.instance import Instance, InstanceError, lock_instance, record_port
+from anyvisor.embedded.zygote import Component
+
+_BACKLOG = 1024
+# Imported once before anything is forked, so that all components share the pages.
+_SHARED = ("aiohttp.web", "uvloop", "grpclib.client", "grpclib.server", "anyvisor.api.kubevirt.v1")
+
+
+def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> None:
+    """Be the zygote of `instance` until told to stop. One `+` is written to `ready` when the API answers.
+
+    Raises:
+        InstanceError: the instance runs already, or no port is free.
+    """
+    lock = lock_instance(instance)
+    listener = _listen(instance)
+    instance = record_port(instance, listener.getsockname()[1])
+    pki.write_kubeconfig(instance)
+    context = pki.server_context(instance)
+    names = [f"node-{number}" for number in range(1, nodes + 1)]
+    for name in _SHARED:
+        import_module(name)
+    components = [
+        Component("control", partial(control.run, instance, listener, context, drivers, ready), instance.log("control"))
+    ]
+    for name in names:
+        pki.ensure_client(instance, f"kubelet-{name}", f"system:node:{name}", ["system:nodes"])
+        pki.ensure_client(instance, f"agent-{name}", f"system:anyvisor:agent:{name}", ["system:anyvisor:agents"])
+        run_node = partial(node.run, instance, name, drivers)
+        components.append(Component(f"agent-{name}", run_node, instance.log(f"agent-{name}")))
+        for driver in drivers:
+            sockets = driver_process.listen(instance, name, driver)
+            run_driver = partial(driver_process.run, instance, driver, sockets)
+            label = f"driver-{driver}-{name}"
+            components.append(Component(label, run_driver, instance.log(label)))
+    try:
+        zygote.serve(components, instance.zygote_socket, lambda: None)
+    finally:
+        os.close(lock)
+
+
+def _listen(instance: Instance) -> socket.socket:
+    """The API's socket, at the port of the last time where it is free.
+
+    The zygote holds it, so that connections wait while the control process restarts.
+    """
+    for port in (instance.api_port, 0):
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
+    raise InstanceError("no port of 127.0.0.1 can be bound: is loopback up? (`ip link set lo up`)")

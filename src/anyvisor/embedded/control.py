@@ -1,0 +1,77 @@
+"""The control process: API server, controllers, scheduler and gateway, as an unprivileged user."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from anyvisor.api.crd import crds
+from anyvisor.embedded import bootstrap, confine, identities
+from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
+from anyvisor.embedded.apiserver.config import ServerConfig
+from anyvisor.embedded.apiserver.server import ApiServer
+from anyvisor.embedded.drivers import DriverPackage, load
+from anyvisor.embedded.instance import Instance
+from anyvisor.embedded.scheduler.service import Scheduler
+from anyvisor.embedded.world import ServerWorld
+from anyvisor.kube.client import Client
+from anyvisor.kube.events import EventRecorder
+
+log = logging.getLogger(__name__)
+
+
+def run(
+    instance: Instance, listener: socket.socket, context: ssl.SSLContext, drivers: Sequence[str], ready: int
+) -> None:
+    """Serve until SIGTERM. One `+` is written to `ready` when the API answers."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    packages = [load(name) for name in drivers]
+    confine.become(instance.users.control, [instance.control_dir])
+    uvloop.run(_serve(instance.control_dir, listener, context, packages, ready))
+
+
+async def _serve(
+    directory: Path, listener: socket.socket, context: ssl.SSLContext, packages: list[DriverPackage], ready: int
+) -> None:
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    world = ServerWorld()
+    config = ServerConfig(
+        database=directory / "objects.sqlite",
+        crds=crds(),
+        objects=bootstrap.objects(),
+        admission=[
+            VirtualizationRules(world, "mutating"),
+            VirtualizationRules(world, "validating"),
+            LauncherPodsOnly(),
+        ],
+    )
+    async with ApiServer(config) as server, asyncio.TaskGroup() as group:
+        world.server = server
+        await bootstrap.install(Client(server.inprocess(bootstrap.IDENTITY)), packages)
+        await server.serve(listener, context)
+        with contextlib.suppress(OSError):  # nobody waits after a restart
+            os.write(ready, b"+")
+        os.close(ready)
+        tasks = [group.create_task(_work(server), name="controllers")]
+        await stopped.wait()
+        for task in tasks:
+            task.cancel()
+
+
+async def _work(server: ApiServer) -> None:
+    """Controllers and scheduler, each with its own identity."""
+    host = platform.node()
+    scheduling: Any = Client(server.inprocess(identities.SCHEDULER))
+    async with EventRecorder(scheduling, "default-scheduler", host) as events, asyncio.TaskGroup() as group:
+        group.create_task(Scheduler(scheduling, events).run(), name="scheduler")

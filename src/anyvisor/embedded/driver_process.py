@@ -1,0 +1,65 @@
+"""A driver of one node: an unprivileged process that serves the HRI on two sockets, which the zygote holds."""
+
+import asyncio
+import os
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyvisor.embedded import confine
+from anyvisor.embedded.drivers import load
+from anyvisor.embedded.instance import Instance
+from anyvisor.hri.kit.driver import Driver
+from anyvisor.hri.kit.server import serve
+
+_BACKLOG = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSockets:
+    """Listening sockets: gRPC, and the one for descriptors. They outlive the driver's process."""
+
+    hri: socket.socket
+    fd: socket.socket
+
+
+def directory(instance: Instance, node: str, driver: str) -> Path:
+    """Where the driver's sockets are."""
+    return instance.node_run_dir(node) / "drivers" / driver
+
+
+def listen(instance: Instance, node: str, driver: str) -> DriverSockets:
+    """Bind both sockets; only root and our own user may connect (the driver's kit checks the peer, too)."""
+    place = directory(instance, node, driver)
+    place.mkdir(mode=0o711, parents=True, exist_ok=True)
+    return DriverSockets(_bind(place / "hri.sock", socket.SOCK_STREAM), _bind(place / "fd.sock", socket.SOCK_SEQPACKET))
+
+
+def _bind(path: Path, kind: socket.SocketKind) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, kind)
+    old = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(old)
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def run(instance: Instance, name: str, sockets: DriverSockets) -> None:
+    """Serve until SIGTERM."""
+    package = load(name)
+    confine.become(instance.users.driver)
+    asyncio.run(_serve(package.driver(), sockets))
+
+
+async def _serve(driver: Driver, sockets: DriverSockets) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        await serve(driver, sockets.hri, sockets.fd)
+    except asyncio.CancelledError:
+        return

@@ -1,0 +1,63 @@
+"""What admission looks up: the server's own objects, as they are at this moment."""
+
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from anyvisor.admission.config import ClusterConfig
+from anyvisor.admission.result import Obj
+from anyvisor.api.meta import object_at
+from anyvisor.embedded.apiserver.server import ApiServer
+
+Json = dict[str, Any]
+_STORES = {
+    "ControllerRevision": "apps/controllerrevisions",
+    "HypervisorClass": "anyvisor.io/hypervisorclasses",
+    "HypervisorDriver": "anyvisor.io/hypervisordrivers",
+    "HypervisorNode": "anyvisor.io/hypervisornodes",
+    "KubeVirt": "kubevirt.io/kubevirts",
+    "Namespace": "namespaces",
+    "Node": "nodes",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "Pod": "pods",
+    "VirtualMachine": "kubevirt.io/virtualmachines",
+    "VirtualMachineInstance": "kubevirt.io/virtualmachineinstances",
+    "VirtualMachineInstanceMigration": "kubevirt.io/virtualmachineinstancemigrations",
+}
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "s390x": "s390x"}
+
+
+class ServerWorld:
+    """Objects of one server; `server` is set once it exists, as its admission is made before it."""
+
+    def __init__(self) -> None:
+        self.server: ApiServer | None = None
+        self._config: tuple[int, ClusterConfig] | None = None
+
+    def get(self, kind: str, namespace: str, name: str) -> Obj | None:
+        """One object, or None; kinds that are not known here have none."""
+        if self.server is None or kind not in _STORES:
+            return None
+        entry = self.server.stored(_STORES[kind]).latest((namespace, name))
+        return entry.object() if entry is not None else None
+
+    def list(self, kind: str, namespace: str = "") -> Sequence[Obj]:
+        """All objects of a kind, of one namespace unless that is empty."""
+        if self.server is None or kind not in _STORES:
+            return ()
+        return [entry.object() for entry in self.server.stored(_STORES[kind]).range(namespace or None)]
+
+    def config(self) -> ClusterConfig:
+        """The effective configuration, kept until a KubeVirt object changes."""
+        version = 0
+        newest: Json = {}
+        if self.server is not None:
+            for entry in self.server.stored(_STORES["KubeVirt"]).range(None):
+                version, newest = version + entry.rv, entry.object()
+        if self._config is None or self._config[0] != version:
+            machine = platform.machine()
+            configuration = object_at(newest, "spec", "configuration")
+            annotations = object_at(newest, "metadata", "annotations")
+            architecture = _ARCHITECTURES.get(machine, machine)
+            self._config = version, ClusterConfig.of(configuration, architecture, annotations)
+        return self._config[1]
