@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from anyvisor.admission import eviction, migration, preset, replicaset, vm, vmi
+from anyvisor.admission import eviction, kubevirt, migration, preset, replicaset, vm, vmi
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.result import AdmissionRequest, AdmissionResult
 
@@ -14,6 +14,7 @@ ADMITTERS: dict[str, Admit] = {
     "VirtualMachineInstanceMigration": migration.admit,
     "VirtualMachineInstanceReplicaSet": replicaset.admit,
     "VirtualMachineInstancePreset": preset.admit,
+    "KubeVirt": kubevirt.admit,
     "Eviction": eviction.admit,
 }
 

@@ -1,0 +1,122 @@
+"""What the API has and Anyvisor does not serve yet: refused with a sentence, never ignored.
+
+A stage of its own: the server applies it to a create after the compatible rules, and to an update for what the update
+adds. As a feature is built, its row goes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anyvisor.admission.result import Causes
+from anyvisor.admission.values import Obj, items, mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing that is not served: its path (`[]` = each member), optionally the value alone that is not."""
+
+    path: str
+    sentence: str
+    value: object = None
+
+
+_SERVED_VOLUMES = "containerDisk, emptyDisk and cloudInitNoCloud"
+_UNSERVED_VOLUMES = (
+    "cloudInitConfigDrive",
+    "configMap",
+    "containerPath",
+    "dataVolume",
+    "downwardAPI",
+    "downwardMetrics",
+    "ephemeral",
+    "hostDisk",
+    "memoryDump",
+    "persistentVolumeClaim",
+    "secret",
+    "serviceAccount",
+    "sysprep",
+)
+_UNSERVED_BINDINGS = ("binding", "bridge", "passtBinding", "sriov")
+
+SPEC_ROWS: tuple[Row, ...] = (
+    *(
+        Row(f"volumes[].{kind}", f"volumes of this kind are not served yet; use {_SERVED_VOLUMES}")
+        for kind in _UNSERVED_VOLUMES
+    ),
+    Row("volumes[].cloudInitNoCloud.secretRef", "cloud-init data in a Secret is not served yet; give userData"),
+    Row(
+        "volumes[].cloudInitNoCloud.networkDataSecretRef",
+        "cloud-init data in a Secret is not served yet; give networkData",
+    ),
+    *(
+        Row(f"domain.devices.interfaces[].{kind}", "this binding is not served yet; use masquerade")
+        for kind in _UNSERVED_BINDINGS
+    ),
+    Row("networks[].multus", "further networks are not served yet; use the pod network"),
+    Row("networks[].resourceClaim", "networks by claim are not served yet; use the pod network"),
+    Row("accessCredentials", "access credentials are not served yet; put keys into the cloud-init user data"),
+    Row("resourceClaims", "resource claims are not served yet; remove them"),
+    Row("domain.devices.filesystems", "shared filesystems are not served yet; use a disk"),
+    Row("livenessProbe", "probes are not served yet; remove it"),
+    Row("readinessProbe", "probes are not served yet; remove it"),
+)
+VM_ROWS: tuple[Row, ...] = (
+    Row("spec.instancetype", "instance types are not served yet; write CPUs and memory into the template"),
+    Row("spec.preference", "preferences are not served yet; write the devices into the template"),
+    Row("spec.dataVolumeTemplates", "data volumes are not served yet; use a containerDisk or an emptyDisk"),
+    Row("spec.updateVolumesStrategy", "volume migration is not served yet; remove it", "Migration"),
+    Row("spec.runStrategy", "receiving a migration is not served yet; use another run strategy", "WaitAsReceiver"),
+)
+KINDS: dict[str, str] = {
+    "VirtualMachineInstanceMigration": "live migration is not served yet; stop and start the VM instead",
+    "VirtualMachineInstanceReplicaSet": "replica sets are not served yet; create single VirtualMachines",
+}
+_SPEC_PATHS = {
+    "VirtualMachine": "spec.template.spec",
+    "VirtualMachineInstance": "spec",
+}
+
+
+def check(kind: str, obj: Obj, old: Obj | None = None) -> Causes:
+    """The reasons why an object cannot be served; what `old` already has (an update) is let be."""
+    out = Causes()
+    if kind in KINDS:
+        if old is None:
+            out.unsupported("kind", f"{kind}: {KINDS[kind]}")
+        return out
+    known = {path for path, _ in _found(kind, old)} if old is not None else set[str]()
+    for path, row in _found(kind, obj):
+        if path not in known:
+            out.unsupported(path, f"{path}: {row.sentence}")
+    return out
+
+
+def _found(kind: str, obj: Obj) -> Iterator[tuple[str, Row]]:
+    if kind not in _SPEC_PATHS:
+        return
+    at = _SPEC_PATHS[kind]
+    spec = obj
+    for step in at.split("."):
+        spec = mapping(spec.get(step))
+    for row in SPEC_ROWS:
+        for path in _present(at, spec, row.path.split("."), row):
+            yield path, row
+    if kind == "VirtualMachine":
+        for row in VM_ROWS:
+            for path in _present("", obj, row.path.split("."), row):
+                yield path, row
+
+
+def _present(at: str, holder: Obj, steps: list[str], row: Row) -> Iterator[str]:
+    step, rest = steps[0], steps[1:]
+    name = step.removesuffix("[]")
+    value, path = holder.get(name), f"{at}.{name}" if at else name
+    if value is None:
+        return
+    if step != name:
+        for index, member in enumerate(items(value)):
+            yield from _present(f"{path}[{index}]", member, rest, row)
+    elif rest:
+        yield from _present(path, mapping(value), rest, row)
+    elif value == row.value if row.value is not None else value != []:
+        yield path
