@@ -1,5 +1,16 @@
 """The QEMU driver: one process per node, which talks to each machine's QEMU over a channel that the agent gave it."""
 
+from pathlib import Path
+
+from anyvisor.hri.kit.driver import Driver
+
+
+def create_driver(state: Path) -> Driver:
+    """The driver; it keeps the facts of the node in the directory `state`."""
+    from anyvisor.drivers.qemu.service import QemuDriver  # late: a client of the translation needs no service
+
+    return QemuDriver(cache=state / "facts.json")
+
 
 def main(hri_socket: str, fd_socket: str) -> None:
     """Serve the HRI on two unix sockets until a signal ends the process. Guests are not touched by that."""
