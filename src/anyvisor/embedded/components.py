@@ -40,7 +40,7 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
         components.append(Component(f"agent-{name}", run_node, instance.log(f"agent-{name}")))
         for driver in drivers:
             sockets = driver_process.listen(instance, name, driver)
-            run_driver = partial(driver_process.run, instance, driver, sockets)
+            run_driver = partial(driver_process.run, instance, name, driver, sockets)
             label = f"driver-{driver}-{name}"
             components.append(Component(label, run_driver, instance.log(label)))
     try:

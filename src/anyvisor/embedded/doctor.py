@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -116,11 +117,12 @@ def _drivers() -> Iterator[Check]:
 
 
 async def _first_facts(name: str) -> NodeFacts:
-    facts = load(name).driver().node_facts()
-    try:
-        return await asyncio.wait_for(anext(facts), _FACTS_SECONDS)
-    finally:
-        await facts.aclose()
+    with tempfile.TemporaryDirectory() as state:
+        facts = load(name).driver(Path(state)).node_facts()
+        try:
+            return await asyncio.wait_for(anext(facts), _FACTS_SECONDS)
+        finally:
+            await facts.aclose()
 
 
 def driver_checks(name: str, facts: NodeFacts) -> Iterator[Check]:

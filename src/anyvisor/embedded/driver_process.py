@@ -1,11 +1,15 @@
 """A driver of one node: an unprivileged process that serves the HRI on two sockets, which the zygote holds."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import uvloop
 
 from anyvisor.embedded import confine
 from anyvisor.embedded.drivers import load
@@ -14,6 +18,7 @@ from anyvisor.hri.kit.driver import Driver
 from anyvisor.hri.kit.server import serve
 
 _BACKLOG = 64
+LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +53,16 @@ def _bind(path: Path, kind: socket.SocketKind) -> socket.socket:
     return listener
 
 
-def run(instance: Instance, name: str, sockets: DriverSockets) -> None:
+def run(instance: Instance, node: str, name: str, sockets: DriverSockets) -> None:
     """Serve until SIGTERM."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     package = load(name)
-    confine.become(instance.users.driver)
-    asyncio.run(_serve(package.driver(), sockets))
+    user = instance.users.driver
+    state = instance.node_dir(node) / "drivers" / name
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.chown(state, user, user)
+    confine.become(user, [state])
+    uvloop.run(_serve(package.driver(state), sockets))
 
 
 async def _serve(driver: Driver, sockets: DriverSockets) -> None:

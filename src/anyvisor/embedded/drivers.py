@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
@@ -22,11 +23,14 @@ class DriverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DriverPackage:
-    """An installed driver: its manifest as a document, and how to make and to serve it."""
+    """An installed driver: its manifest as a document, and how to make it.
+
+    `driver` takes a directory that the driver may write to; what it keeps there may be lost at any time.
+    """
 
     name: str
     manifest: dict[str, Any]
-    driver: Callable[[], Driver]
+    driver: Callable[[Path], Driver]
 
 
 def installed() -> list[str]:

@@ -69,7 +69,8 @@ def candidates(
         name, driver = text_at(chosen[0], "metadata", "name"), text_at(chosen[0], "spec", "driver")
         raise ClassError(
             "DriverAbsent",
-            f"hypervisor class {name} names the driver {driver}, which is not installed (installed: {_listed(by_name)}); install it, or choose another class",
+            f"hypervisor class {name} names the driver {driver}, which is not installed "
+            f"(installed: {_listed(by_name)}); install it, or choose another class",
         )
     return tuple(found)
 
