@@ -52,7 +52,8 @@ class AdmissionPlugin(Protocol):
     `mutating` plugins run before the schema is checked, `validating` ones after it, each in the given order.
     """
 
-    phase: Literal["mutating", "validating"]
+    @property
+    def phase(self) -> Literal["mutating", "validating"]: ...
 
     async def admit(self, request: AdmissionRequest) -> AdmissionResult: ...
 
