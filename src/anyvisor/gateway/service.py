@@ -1,0 +1,303 @@
+"""Carries out what `decide` says: reads the world, writes, asks the node agent, splices streams."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import urlencode
+
+import msgspec
+from aiohttp import web
+
+from anyvisor.admission.config import ClusterConfig
+from anyvisor.api.meta import Json, annotations, object_at, status_json, text_at, uid
+from anyvisor.gateway import cluster
+from anyvisor.gateway.agents import AgentError, Agents, StreamRefused, machine_path
+from anyvisor.gateway.answers import (
+    JSON,
+    VM,
+    VMI,
+    Decision,
+    PortForward,
+    Refused,
+    Stream,
+    Write,
+    bad_request,
+    conflict,
+    failure,
+    internal,
+    not_found,
+)
+from anyvisor.gateway.call import Call, parse_call
+from anyvisor.gateway.decide import decide, verb_of
+from anyvisor.gateway.relay import PICTURES, relay, unreachable
+from anyvisor.gateway.splice import End, TcpEnd, UdpEnd, WebsocketEnd, splice, upgrade
+from anyvisor.gateway.world import Need, World
+from anyvisor.kube import errors
+from anyvisor.kube.client import Client, PatchType
+from anyvisor.kube.informer import Informer
+from anyvisor.kube.resources import HYPERVISOR_NODES, KUBEVIRTS, NODES, PVCS, VMIS, VMS, Resource
+from anyvisor.kube.transport import Request
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT: Final = 10.0
+"""Seconds that a call waits for the gateway's own caches after a start."""
+DIAL_TIMEOUT: Final = 5.0
+
+_NEEDED: Final[Mapping[str, Resource]] = {each.plural: each for each in (NODES, PVCS)}
+_KINDS: Final = {VMS.plural: VM, VMIS.plural: VMI}
+_TEST_FAILED: Final = "the server rejected our request due to an error in our request"
+"""What a JSON patch whose test fails says; clients know the sentence and try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+
+
+class Gateway:
+    """One gateway; any number may run. Use as `async with Gateway(client, agents):`."""
+
+    def __init__(self, client: Client, agents: Agents) -> None:
+        self._client = client
+        self._agents = agents
+        self._configurations = Informer(client, KUBEVIRTS)
+        self._nodes = Informer(client, HYPERVISOR_NODES)
+        self._stack = AsyncExitStack()
+        self._config = ClusterConfig.of()
+        self._config_version = ""
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._configurations)
+        await self._stack.enter_async_context(self._nodes)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def handle(self, request: Request) -> Reply:
+        """Answer a request that asks for no upgrade."""
+        try:
+            call = parse_call(request.method, request.path, request.query, request.body)
+            if not call.resource:
+                return _reply(await self._of_cluster(call))
+            decision, picture = await self._carry_out(call)
+        except Refused as refused:
+            decision, picture = refused.decision, b""
+        return _reply(decision, picture)
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request for a websocket: splice it, or refuse before the upgrade."""
+        path, query = request.rel_url.raw_path, request.rel_url.raw_query_string
+        try:
+            call = parse_call(request.method, path, query, upgrade=True)
+            world = await self._world(call)
+            decision = decide(call, world)
+            if decision.stream is None:
+                return _response(_reply(decision))
+            other = await self._connect(decision.stream, world)
+        except Refused as refused:
+            return _response(_reply(refused.decision))
+        client = await upgrade(request)
+        await splice(client, other)
+        return client
+
+    async def _of_cluster(self, call: Call) -> Decision:
+        await self._ready()
+        return await cluster.answer(call, self._client, self._configuration_version())
+
+    async def _carry_out(self, call: Call) -> tuple[Decision, bytes]:
+        world = await self._world(call)
+        decision = decide(call, world)
+        await self._write(call, decision.writes)
+        if decision.agent is None:
+            return decision, b""
+        path = machine_path(uid(world.vmi or {}), decision.agent.verb)
+        try:
+            status, body, kind = await self._agents.ask(
+                self._endpoint(world.vmi), decision.agent.method, path, decision.agent.body
+            )
+        except AgentError as error:
+            return unreachable(decision, str(error)), b""
+        answer = relay(decision, status, body, kind)
+        return answer, body if answer.content_type == PICTURES else b""
+
+    async def _world(self, call: Call) -> World:
+        await self._ready()
+        verb = verb_of(call)
+        async with asyncio.TaskGroup() as group:
+            vm = group.create_task(self._read(VMS, call.namespace, call.name if verb.vm else ""))
+            vmi = group.create_task(self._read(VMIS, call.namespace, call.name if verb.vmi else ""))
+        found = vmi.result()
+        world = World(vm.result(), found, bool(self._endpoint(found)), self._configuration())
+        needs = verb.needs(call, world)
+        return replace(world, others=await self._others(needs)) if needs else world
+
+    async def _others(self, needs: Sequence[Need]) -> dict[Need, Json]:
+        found: dict[Need, Json] = {}
+        for need in needs:
+            plural, namespace, name = need
+            obj = await self._read(_NEEDED[plural], namespace, name)
+            if obj is not None:
+                found[need] = obj
+        return found
+
+    async def _read(self, resource: Resource, namespace: str, name: str) -> Json | None:
+        if not name:
+            return None
+        try:
+            return await self._client.get(resource, name, namespace)
+        except errors.NotFound:
+            return None
+
+    async def _write(self, call: Call, writes: Sequence[Write]) -> None:
+        done: list[Write] = []
+        for write in writes:
+            try:
+                await self._send(write)
+            except errors.ApiError as error:
+                await self._take_back(done)
+                raise _refused(call, write, error) from error
+            done.append(write)
+
+    async def _send(self, write: Write) -> None:
+        if write.name is None:
+            assert isinstance(write.body, dict)
+            await self._client.create(write.resource, write.body, write.namespace, dry_run=write.dry_run)
+            return
+        await self._client.patch(
+            write.resource,
+            write.name,
+            write.namespace,
+            write.body,
+            PatchType.JSON,
+            subresource=write.subresource,
+            dry_run=write.dry_run,
+        )
+
+    async def _take_back(self, done: Sequence[Write]) -> None:
+        for write in done:
+            if write.undo is None or write.dry_run:
+                continue
+            try:
+                await self._send(replace(write, body=write.undo))
+            except errors.ApiError as error:
+                log.warning("%s %s: not taken back: %s", write.resource.kind, write.name, error)
+
+    async def _connect(self, wanted: Stream | PortForward, world: World) -> End:
+        query = _query(wanted)
+        kind = wanted.kind if isinstance(wanted, Stream) else "portforward"
+        path = machine_path(uid(world.vmi or {}), f"streams/{kind}") + (f"?{query}" if query else "")
+        endpoint = self._endpoint(world.vmi)
+        try:
+            if not endpoint:
+                raise StreamRefused(404)
+            return WebsocketEnd(await self._agents.open(endpoint, path))
+        except StreamRefused as refused:
+            if isinstance(wanted, PortForward) and refused.status in (404, 501):
+                return await _dial(wanted)
+            raise _stream_refusal(world, kind, refused.status) from refused
+        except AgentError as error:
+            raise internal(str(error)) from error
+
+    def _endpoint(self, vmi: Json | None) -> str:
+        """The endpoint of the agent on the VMI's node, or an empty string."""
+        node = self._nodes.get(None, text_at(vmi or {}, "status", "nodeName"))
+        return text_at(node.json(), "status", "agent", "endpoint") if node is not None else ""
+
+    def _configuration(self) -> ClusterConfig:
+        version = self._configuration_version()
+        if version != self._config_version:
+            found = next(iter(self._configurations.values()), None)
+            obj = found.json() if found is not None else {}
+            self._config = ClusterConfig.of(object_at(obj, "spec", "configuration"), annotations=annotations(obj))
+            self._config_version = version
+        return self._config
+
+    def _configuration_version(self) -> str:
+        found = next(iter(self._configurations.values()), None)
+        return found.meta.resource_version if found is not None else ""
+
+    async def _ready(self) -> None:
+        try:
+            async with asyncio.timeout(START_TIMEOUT):
+                await self._configurations.synced.wait()
+                await self._nodes.synced.wait()
+        except TimeoutError as error:
+            cause = self._configurations.last_error or self._nodes.last_error
+            why = f"the gateway has not read its configuration yet: {cause or 'no answer'}; try again"
+            raise Refused(failure(503, "ServiceUnavailable", why)) from error
+
+
+async def _dial(wanted: PortForward) -> End:
+    """Connect to the guest from here, as its network is reachable where no agent offers the way."""
+    where = f"{wanted.address}:{wanted.port}/{wanted.protocol}"
+    if not wanted.address:
+        raise bad_request("the VMI reports no IP address yet: status.interfaces[0].ipAddress is empty")
+    try:
+        async with asyncio.timeout(DIAL_TIMEOUT):
+            if wanted.protocol == "udp":
+                return await UdpEnd.connect(wanted.address, wanted.port)
+            return TcpEnd(*await asyncio.open_connection(wanted.address, wanted.port))
+    except (OSError, TimeoutError) as error:
+        raise internal(f"the guest does not answer at {where}: {error or 'no answer'}") from error
+
+
+def _query(wanted: Stream | PortForward) -> str:
+    if isinstance(wanted, Stream):
+        return urlencode(wanted.query)
+    return urlencode({"port": wanted.port, "protocol": wanted.protocol})
+
+
+def _stream_refusal(world: World, kind: str, status: int) -> Refused:
+    name = text_at(world.vmi or {}, "metadata", "name")
+    match status:
+        case 404:
+            return bad_request(f"the node agent does not have the {kind} of this VMI yet; try again")
+        case 409 | 503:
+            why = f"the {kind} is in use"
+            return Refused(failure(503, "ServiceUnavailable", why)) if status == 503 else conflict(VMI, name, why)
+        case 501:
+            return bad_request(f"the hypervisor of this VMI offers no {kind}")
+        case _:
+            return internal(f"the node agent refused the {kind} with {status}")
+
+
+def _refused(call: Call, write: Write, error: errors.ApiError) -> Refused:
+    """Answer with the API server's own refusal; a lost race is a conflict, where clients do not know better."""
+    kind = _KINDS.get(write.resource.plural, write.resource.kind.lower())
+    if isinstance(error, errors.NotFound) and write.name is not None:
+        return not_found(kind, write.name)
+    lost = isinstance(error, errors.Conflict) or (isinstance(error, errors.Invalid) and not error.causes)
+    if lost and call.verb not in ("addvolume", "removevolume", "memorydump", "removememorydump"):
+        return conflict(kind, write.name or call.name, "the object was changed meanwhile; try again")
+    if lost:
+        return Refused(failure(422, "Invalid", _TEST_FAILED))
+    if error.status < 400 or error.status >= 500:
+        return internal(error.message)
+    body = status_json(code=error.status, reason=error.reason, message=error.message)
+    return Refused(Decision(error.status, {**body, "details": error.details}, JSON))
+
+
+def _reply(decision: Decision, picture: bytes = b"") -> Reply:
+    if picture:
+        return Reply(decision.status, {"content-type": decision.content_type}, picture)
+    if decision.body is None:
+        return Reply(decision.status)
+    if isinstance(decision.body, str):
+        return Reply(decision.status, {"content-type": "text/plain; charset=utf-8"}, decision.body.encode())
+    return Reply(decision.status, {"content-type": JSON}, msgspec.json.encode(decision.body))
+
+
+def _response(reply: Reply) -> web.Response:
+    return web.Response(status=reply.status, headers=reply.headers, body=reply.body)

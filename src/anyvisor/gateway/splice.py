@@ -1,0 +1,164 @@
+"""Carries bytes between the client's websocket and the other end, until either ends; with back-pressure."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Final, Protocol
+
+import aiohttp
+from aiohttp import WSCloseCode, WSMsgType, web
+
+SUBPROTOCOL: Final = "plain.kubevirt.io"
+MESSAGE_LIMIT: Final = 1024 * 1024
+HEARTBEAT: Final = 30.0
+CHUNK: Final = 64 * 1024
+DATAGRAMS: Final = 256
+"""Datagrams that may wait; more are dropped, as a network does."""
+
+Websocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+
+
+class End(Protocol):
+    """The other end of a stream: chunks come from it, go to it, and it is closed."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    async def send(self, chunk: bytes) -> None: ...
+    async def close(self) -> None: ...
+
+
+async def upgrade(request: web.Request) -> web.WebSocketResponse:
+    """Accept the client's websocket; its subprotocol is answered when it offers ours."""
+    socket = web.WebSocketResponse(
+        protocols=(SUBPROTOCOL,), max_msg_size=MESSAGE_LIMIT, heartbeat=HEARTBEAT, compress=False
+    )
+    await socket.prepare(request)
+    return socket
+
+
+async def splice(client: web.WebSocketResponse, other: End) -> None:
+    """Carry bytes both ways until one side ends; both are closed then, the client with a clean close."""
+    code = WSCloseCode.OK
+    try:
+        async with asyncio.TaskGroup() as group:
+            first = _First(group)
+            first.run(_pump(chunks(client), other.send))
+            first.run(_pump(other, client.send_bytes))
+    except* (aiohttp.ClientError, OSError):
+        code = WSCloseCode.GOING_AWAY
+    finally:
+        with suppress(aiohttp.ClientError, OSError):
+            await other.close()
+        with suppress(aiohttp.ClientError, OSError):
+            await client.close(code=code)
+
+
+class _First:
+    """Tasks of which the first to end ends the others."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def run(self, work: Awaitable[None]) -> None:
+        self._tasks.append(self._group.create_task(self._until_first(work)))
+
+    async def _until_first(self, work: Awaitable[None]) -> None:
+        await work
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+
+async def _pump(source: "End | AsyncIterator[bytes]", sink: Callable[[bytes], Awaitable[None]]) -> None:
+    async for chunk in source:
+        await sink(chunk)
+
+
+async def chunks(socket: Websocket) -> AsyncIterator[bytes]:
+    """Yield what a websocket sends, whatever the frame's type, until it closes; raises if it breaks."""
+    async for message in socket:
+        if message.type is WSMsgType.BINARY:
+            yield message.data
+        elif message.type is WSMsgType.TEXT:
+            yield message.data.encode()
+        elif message.type is WSMsgType.ERROR:
+            raise aiohttp.ClientConnectionError(f"the websocket broke: {socket.exception()}")
+
+
+class WebsocketEnd:
+    """A websocket to a node agent."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in chunks(self._socket):
+            yield chunk
+        if self._socket.close_code not in (WSCloseCode.OK, None):
+            raise aiohttp.ClientConnectionError(f"the node agent closed the stream with {self._socket.close_code}")
+
+    async def send(self, chunk: bytes) -> None:
+        await self._socket.send_bytes(chunk)
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+
+class TcpEnd:
+    """A TCP connection to a guest."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while chunk := await self._reader.read(CHUNK):
+            yield chunk
+
+    async def send(self, chunk: bytes) -> None:
+        self._writer.write(chunk)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+class UdpEnd(asyncio.DatagramProtocol):
+    """Datagrams to and from one port of a guest; one message each."""
+
+    def __init__(self) -> None:
+        self._received: asyncio.Queue[bytes | None] = asyncio.Queue(DATAGRAMS)
+        self._transport: asyncio.DatagramTransport | None = None
+
+    @classmethod
+    async def connect(cls, address: str, port: int) -> "UdpEnd":
+        loop = asyncio.get_running_loop()
+        _, end = await loop.create_datagram_endpoint(cls, remote_addr=(address, port))
+        return end
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.DatagramTransport)
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        del addr
+        with suppress(asyncio.QueueFull):
+            self._received.put_nowait(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        with suppress(asyncio.QueueFull):
+            self._received.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (chunk := await self._received.get()) is not None:
+            yield chunk
+
+    async def send(self, chunk: bytes) -> None:
+        assert self._transport is not None
+        self._transport.sendto(chunk)
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
