@@ -173,7 +173,7 @@ class Core:
 
     async def _prepare(self, request: PrepareRequest) -> PrepareResponse:
         mutation = request.mutation
-        refuse_unknown(request, "the machine")
+        self.check_understood(request, "the machine")
         if request.machine.id != mutation.machine_id:
             raise InvalidRequest(
                 f"mutation.machine_id is {mutation.machine_id!r} but machine.id is {request.machine.id!r}; "
@@ -276,7 +276,7 @@ class Core:
 
     async def apply(self, request: ApplyRequest) -> Operation:
         """One live change."""
-        refuse_unknown(request, "the change")
+        self.check_understood(request, "the change")
         if request.WhichOneof("change") is None:
             raise InvalidRequest("the request names no change")
 
@@ -474,7 +474,7 @@ class Core:
         """Accept the operation: from here on its id has an outcome."""
         machine = self.machines.find(mutation.machine_id)
         if machine is not None:
-            _check_generation(machine, mutation)
+            self.check_generation(machine, mutation)
         queued = self.operations.running(mutation.machine_id)
         if len(queued) >= self.limits.queued_per_machine and not interrupts:
             raise LimitReached(
@@ -498,6 +498,27 @@ class Core:
             name=f"{entry.record.kind} {entry.record.machine_id}",
         )
         entry.task.add_done_callback(lambda _: self._finished(entry))
+
+    def check_understood(self, message: Message, what: str) -> None:
+        """Refuse what this driver's proto does not know."""
+        refuse_unknown(message, what)
+
+    def check_generation(self, machine: MachineContext, mutation: Mutation) -> None:
+        """Refuse a generation older than the newest that was accepted."""
+        if mutation.generation < machine.generation:
+            raise Refused(
+                f"generation {mutation.generation} of machine {machine.id!r} is older than {machine.generation}, "
+                "which was applied; read the object again",
+                findings=[
+                    finding(
+                        "GENERATION_OLD",
+                        "a newer generation was applied",
+                        field="mutation.generation",
+                        have=str(machine.generation),
+                        want=str(mutation.generation),
+                    )
+                ],
+            )
 
     def _finished(self, entry: Entry) -> None:
         entry.task = None
@@ -577,23 +598,6 @@ def check_mutation(mutation: Mutation, min_minor: int, max_minor: int) -> None:
                     field="mutation.minor",
                     have=f"{min_minor}..{max_minor}",
                     want=str(mutation.minor),
-                )
-            ],
-        )
-
-
-def _check_generation(machine: MachineContext, mutation: Mutation) -> None:
-    if mutation.generation < machine.generation:
-        raise Refused(
-            f"generation {mutation.generation} of machine {machine.id!r} is older than {machine.generation}, "
-            "which was applied; read the object again",
-            findings=[
-                finding(
-                    "GENERATION_OLD",
-                    "a newer generation was applied",
-                    field="mutation.generation",
-                    have=str(machine.generation),
-                    want=str(mutation.generation),
                 )
             ],
         )

@@ -61,8 +61,9 @@ class DriverServer:
         *,
         limits: KitLimits | None = None,
         peers: PeerPolicy | None = None,
+        core: Core | None = None,
     ) -> None:
-        self.core = Core(driver, limits)
+        self.core = core or Core(driver, limits)
         self._hri = hri_socket
         self._fd = fd_socket
         self._peers = peers or PeerPolicy()

@@ -1,0 +1,15 @@
+"""The fake driver: boots nothing, keeps true books, and has faults to order.
+
+For the tests of the core (agent, controller, scale, kills), which then need no VMM, and for the tests of the
+conformance suite, which must find each fault.
+"""
+
+from anyvisor.hri.fake.driver import FakeDriver
+from anyvisor.hri.fake.faults import Faults
+
+__all__ = ["FakeDriver", "Faults", "create_driver"]
+
+
+def create_driver() -> FakeDriver:
+    """The driver without faults."""
+    return FakeDriver()
