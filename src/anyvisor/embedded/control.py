@@ -18,12 +18,15 @@ import uvloop
 from anyvisor.api.crd import crds
 from anyvisor.embedded import bootstrap, confine, identities
 from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
+from anyvisor.embedded.aggregation import PodLogs, Subresources
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.embedded.drivers import DriverPackage, load
 from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.scheduler.service import Scheduler
 from anyvisor.embedded.world import ServerWorld
+from anyvisor.gateway.agents import Agents
+from anyvisor.gateway.service import Gateway
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
 
@@ -45,7 +48,7 @@ async def _serve(
 ) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    world = ServerWorld()
+    world, subresources, agents = ServerWorld(), Subresources(), Agents()
     config = ServerConfig(
         database=directory / "objects.sqlite",
         crds=crds(),
@@ -55,18 +58,21 @@ async def _serve(
             VirtualizationRules(world, "validating"),
             LauncherPodsOnly(),
         ],
+        aggregated=subresources.routes(),
+        pod_log=PodLogs(world, agents).read,
     )
-    async with ApiServer(config) as server, asyncio.TaskGroup() as group:
+    async with agents, ApiServer(config) as server, asyncio.TaskGroup() as group:
         world.server = server
         await bootstrap.install(Client(server.inprocess(bootstrap.IDENTITY)), packages)
         await server.serve(listener, context)
         with contextlib.suppress(OSError):  # nobody waits after a restart
             os.write(ready, b"+")
         os.close(ready)
-        tasks = [group.create_task(_work(server), name="controllers")]
-        await stopped.wait()
-        for task in tasks:
-            task.cancel()
+        async with Gateway(Client(server.inprocess(identities.GATEWAY)), agents) as gateway:
+            subresources.gateway = gateway
+            work = group.create_task(_work(server), name="controllers")
+            await stopped.wait()
+            work.cancel()
 
 
 async def _work(server: ApiServer) -> None:

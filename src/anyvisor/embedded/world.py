@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyvisor.admission.config import ClusterConfig
-from anyvisor.admission.result import Obj
+from anyvisor.admission.values import Obj
 from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver.server import ApiServer
 

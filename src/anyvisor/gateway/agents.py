@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Final, Self
 
@@ -62,6 +63,18 @@ class Agents:
                     method, _url(endpoint, path), data=data, headers=headers, allow_redirects=False
                 ) as answer:
                     return answer.status, await _read(answer), answer.content_type
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise AgentError(f"the node agent at {endpoint} does not answer: {_cause(error)}") from error
+
+    async def follow(self, endpoint: str, path: str) -> AsyncGenerator[bytes]:
+        """Yield the body of a GET as it comes. Raises AgentError; an answer that is no success is one, too."""
+        try:
+            async with self._session(endpoint).get(_url(endpoint, path), allow_redirects=False) as answer:
+                if answer.status != 200:
+                    text = (await _read(answer)).decode("utf-8", "replace").strip()
+                    raise AgentError(text[:500] or f"the node agent at {endpoint} answered {answer.status}")
+                async for chunk in answer.content.iter_any():
+                    yield chunk
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise AgentError(f"the node agent at {endpoint} does not answer: {_cause(error)}") from error
 

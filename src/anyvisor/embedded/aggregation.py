@@ -1,0 +1,86 @@
+"""What the API server hands on: virtual machine subresources to the gateway, pod logs to the node's agent."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
+
+from anyvisor.api.meta import text_at, uid
+from anyvisor.embedded.apiserver.config import Aggregated, AggregatedResource
+from anyvisor.embedded.apiserver.identity import ApiRequest, ApiResponse, Identity
+from anyvisor.embedded.apiserver.status import StatusError
+from anyvisor.embedded.world import ServerWorld
+from anyvisor.gateway.agents import AgentError, Agents
+from anyvisor.gateway.call import GROUP, VERSIONS
+from anyvisor.gateway.routes import resources
+from anyvisor.gateway.service import Gateway
+
+Json = dict[str, Any]
+_LOG_PARAMETERS = (
+    *("container", "follow", "tailLines", "limitBytes"),
+    *("sinceSeconds", "sinceTime", "timestamps", "previous"),
+)
+    "container",
+    "follow",
+    "tailLines",
+    "sinceSeconds",
+    "sinceTime",
+    "timestamps",
+    "limitBytes",
+    "previous",
+)
+
+
+class Subresources:
+    """Hands requests of the subresource group to the gateway, which is set once the server that it uses exists."""
+
+    def __init__(self) -> None:
+        self.gateway: Gateway | None = None
+
+    def routes(self) -> Sequence[Aggregated]:
+        """The group versions for the server's configuration."""
+        listed = [AggregatedResource(name) for name in resources()]
+        return [Aggregated(GROUP, version, listed, self._handle, self._stream) for version in VERSIONS]
+
+    async def _handle(self, request: ApiRequest) -> ApiResponse:
+        reply = await self._ready().handle(request.request)
+        return ApiResponse(reply.status, dict(reply.headers), reply.body)
+
+    async def _stream(self, request: web.Request, _identity: Identity) -> web.StreamResponse:
+        return await self._ready().stream(request)
+
+    def _ready(self) -> Gateway:
+        if self.gateway is None:
+            raise StatusError(503, "ServiceUnavailable", "the gateway is starting; try again in a second")
+        return self.gateway
+
+
+class PodLogs:
+    """Answers `kubectl logs` by the agent of the pod's node."""
+
+    def __init__(self, world: ServerWorld, agents: Agents) -> None:
+        self._world = world
+        self._agents = agents
+
+    async def read(self, pod: Json, parameters: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """The log's chunks; the first is awaited here, so that a refusal still is a Status."""
+        node = text_at(pod, "spec", "nodeName")
+        if not node:
+            raise StatusError(400, "BadRequest", f"pod {text_at(pod, 'metadata', 'name')} has no node yet")
+        endpoint = text_at(self._world.get("HypervisorNode", "", node) or {}, "status", "agent", "endpoint")
+        if not endpoint:
+            raise StatusError(503, "ServiceUnavailable", f"node {node} has no agent now; try again when it is back")
+        wanted = {name: parameters[name] for name in _LOG_PARAMETERS if name in parameters}
+        chunks = self._agents.follow(endpoint, f"/v1/pods/{quote(uid(pod))}/log?{urlencode(wanted)}")
+        try:
+            first = await anext(chunks, b"")
+        except AgentError as error:
+            raise StatusError(500, "InternalError", str(error)) from error
+        return _joined(first, chunks)
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in rest:
+        yield chunk
