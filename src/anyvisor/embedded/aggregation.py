@@ -21,15 +21,6 @@ _LOG_PARAMETERS = (
     *("container", "follow", "tailLines", "limitBytes"),
     *("sinceSeconds", "sinceTime", "timestamps", "previous"),
 )
-    "container",
-    "follow",
-    "tailLines",
-    "sinceSeconds",
-    "sinceTime",
-    "timestamps",
-    "limitBytes",
-    "previous",
-)
 
 
 class Subresources:
