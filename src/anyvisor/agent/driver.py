@@ -29,6 +29,8 @@ class DriverAddress:
     name: str
     hri_socket: str
     fd_socket: str
+    capabilities: frozenset[str] = frozenset()
+    """What its manifest states: decides on what no field of a VMI asks for."""
 
 
 class DriverSession:

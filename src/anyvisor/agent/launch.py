@@ -11,7 +11,7 @@ from anyvisor.agent.descriptors import Descriptors
 from anyvisor.agent.endpoints import EndpointError
 from anyvisor.agent.launchers import Launcher, LauncherError
 from anyvisor.agent.records import EndpointRecord, write_file
-from anyvisor.hri.v1.machine_pb2 import LaunchPlan, PrepareResponse
+from anyvisor.hri.v1.machine_pb2 import LaunchPlan, Limit, PrepareResponse
 from anyvisor.hri.v1.types_pb2 import Endpoint, StopScript
 from anyvisor.launcher import shim
 
@@ -86,14 +86,19 @@ def _slots(prepared: PrepareResponse, held: Descriptors) -> tuple[list[int], lis
     return numbers, descriptors
 
 
-def set_limits(plan: LaunchPlan, pid: int) -> None:
+def set_limits(plan: LaunchPlan, pid: int, memory_lock: int) -> None:
     """Set the launcher's resource limits from outside; it may have no right to.
+
+    `memory_lock` bytes are what the plan counts on, 0 for nothing; a limit that the driver states wins.
 
     Raises:
         LauncherError: an unknown limit, or one that this agent may not raise either.
     """
     resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-    for limit in plan.limits:
+    limits = [*plan.limits]
+    if memory_lock:
+        limits.insert(0, Limit(name="memlock", soft=memory_lock, hard=memory_lock))
+    for limit in limits:
         if limit.name not in _LIMITS:
             raise LauncherError(f"the driver's launch plan has the unknown limit {limit.name!r}")
         pair = (_limit(limit.soft), _limit(limit.hard))

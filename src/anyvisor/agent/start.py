@@ -21,7 +21,7 @@ from anyvisor.agent.handover import HandOverError, await_shim, hand_over
 from anyvisor.agent.launchers import Launcher, LauncherError
 from anyvisor.agent.machine import DRIVER, Machine, NetworkSet
 from anyvisor.agent.node_context import NodeContext
-from anyvisor.agent.plan import Plan, PlanError
+from anyvisor.agent.plan import PodPlan
 from anyvisor.agent.records import Record, RecordError, Stage
 from anyvisor.agent.translate_parts import TranslateError
 from anyvisor.agent.volumes.open import VolumeContext, VolumeError, VolumeSet, open_volumes
@@ -35,6 +35,7 @@ from anyvisor.hri.v1.types_pb2 import (
     DescriptorToken,
     MachineState,
 )
+from anyvisor.planning.plan import PlanError
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ async def start(context: NodeContext, vmi: Json, pod: Json) -> Machine:
         wanted = plan.of_pod(pod)
     except PlanError as error:
         raise StartError("PlanNotUsable", str(error), retry=False) from error
-    session = usable_session(context, wanted.driver)
+    session = usable_session(context, wanted.plan.driver)
     launcher = await context.launchers.find(uid(pod))
     if launcher is None:
         raise StartError("LauncherNotReady", "the launcher pod's process does not run yet", retry=True)
@@ -140,7 +141,7 @@ async def _start(
     session: DriverSession,
     vmi: Json,
     pod: Json,
-    wanted: Plan,
+    wanted: PodPlan,
     launcher: Launcher,
     opened: Opened,
 ) -> Machine:
@@ -159,7 +160,7 @@ async def _start(
             if machine.serial_log is not None:
                 held.put(CONSOLE_LOG, machine.serial_log.for_vmm())
             prepared = await _prepare(session, machine, vmi, wanted, opened)
-            await _hand_over(context, machine, prepared, held)
+            await _hand_over(context, machine, prepared, held, wanted.plan.resources.memory_lock_bytes)
         except BaseException as error:
             if machine is None:
                 _close_loose(launcher, opened)
@@ -187,12 +188,12 @@ def _taken(descriptors: dict[str, int]) -> dict[str, int]:
     return moved
 
 
-def _draft(context: NodeContext, vmi: Json, pod: Json, wanted: Plan, launcher: Launcher) -> Record:
+def _draft(context: NodeContext, vmi: Json, pod: Json, wanted: PodPlan, launcher: Launcher) -> Record:
     identity = processes.identify(launcher.pid, launcher.pidfd)
     if identity is None:
         raise LauncherError("the launcher ended before it took a plan")
     cgroup = processes.memory_cgroup(launcher.pid)
-    session = context.sessions[wanted.driver]
+    session = context.sessions[wanted.plan.driver]
     return Record(
         machine_id=uid(vmi),
         namespace=namespace(vmi),
@@ -202,8 +203,8 @@ def _draft(context: NodeContext, vmi: Json, pod: Json, wanted: Plan, launcher: L
         boot_id=identity.boot_id,
         pid=identity.pid,
         start_time=identity.start_time,
-        driver=wanted.driver,
-        driver_version=session.info.version if session.info else wanted.driver_version,
+        driver=wanted.plan.driver,
+        driver_version=session.info.version if session.info else wanted.plan.driver_version,
         hri_minor=session.client.minor,
         plan_digest=wanted.digest,
         generation=meta.generation(vmi),
@@ -212,30 +213,33 @@ def _draft(context: NodeContext, vmi: Json, pod: Json, wanted: Plan, launcher: L
         out_of_memory_kills=processes.out_of_memory_kills(cgroup) if cgroup else 0,
         grace_seconds=float(translate.grace_seconds(vmi)),
         acpi=translate.acpi_enabled(vmi),
-        hypervisor_class=wanted.hypervisor_class,
+        hypervisor_class=wanted.plan.hypervisor_class,
     )
 
 
 async def _prepare(
-    session: DriverSession, machine: Machine, vmi: Json, wanted: Plan, opened: Opened
+    session: DriverSession, machine: Machine, vmi: Json, wanted: PodPlan, opened: Opened
 ) -> PrepareResponse:
     parts = translate.Parts(
         opened.volumes.handles,
         opened.volumes.kernel,
         opened.network.nics,
-        CONSOLE_LOG if machine.serial_log is not None else "",
+        CONSOLE_LOG if "console.log" in session.address.capabilities else "",
+        agent_port="guest.agent" in session.address.capabilities,
     )
-    spec = translate.machine(vmi, wanted, parts)
+    spec = translate.machine(vmi, wanted.plan, parts)
     generation, minor = machine.record.generation, machine.record.hri_minor
     try:
-        return await session.client.prepare(spec, wanted.confirmed, generation=generation, minor=minor)
+        return await session.client.prepare(spec, wanted.plan.confirmed, generation=generation, minor=minor)
     except OperationConflict:
         # A leftover of a start that a crash of ours cut off: no plan of it ever left.
         await session.client.destroy(spec.id, generation=generation, minor=minor)
-        return await session.client.prepare(spec, wanted.confirmed, generation=generation, minor=minor)
+        return await session.client.prepare(spec, wanted.plan.confirmed, generation=generation, minor=minor)
 
 
-async def _hand_over(context: NodeContext, machine: Machine, prepared: PrepareResponse, held: Descriptors) -> None:
+async def _hand_over(
+    context: NodeContext, machine: Machine, prepared: PrepareResponse, held: Descriptors, memory_lock: int
+) -> None:
     """Record, then let the plan leave."""
     launcher = machine.launcher
     assert launcher is not None
@@ -243,7 +247,7 @@ async def _hand_over(context: NodeContext, machine: Machine, prepared: PrepareRe
     with_process = launch.has_process(prepared.launch.mode)
     connection = await await_shim(launcher) if with_process else None
     try:
-        launch.set_limits(prepared.launch, launcher.pid)
+        launch.set_limits(prepared.launch, launcher.pid, memory_lock)
         launch.leave_stop_script(prepared, made, launcher, machine.record.grace_seconds)
         machine.open_hook(lambda: hook_asked(context, machine))
         await machine.write(

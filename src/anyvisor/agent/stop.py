@@ -107,8 +107,10 @@ async def _play(machine: Machine, *, finish: bool, seconds: float) -> bool:
             if script is None or connection is None:
                 return False
             with connection:
-                steps = script.finish if finish else script.request
-                return shim.play(connection, steps, time.monotonic() + seconds)
+                until = time.monotonic() + seconds
+                if finish:
+                    return shim.finish(connection, script.finish, until)
+                return shim.play(connection, script.request, until)
         finally:
             os.close(directory)
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from anyvisor.agent.plan import Plan
 from anyvisor.agent.translate_devices import (
     DEVICE_FIELDS,
     consoles,
@@ -44,6 +43,7 @@ from anyvisor.hri.v1.types_pb2 import (
     ACCELERATOR_UNSPECIFIED,
     Accelerator,
 )
+from anyvisor.planning.plan import Plan
 
 DEFAULT_GRACE_SECONDS: Final = 30
 _ACCELERATORS: Final[Mapping[str, Accelerator]] = {
@@ -70,7 +70,6 @@ _DOMAIN_FIELDS: Final = frozenset(
         "devices",
         "features",
         "firmware",
-        "ioThreadsPolicy",
         "machine",
         "memory",
         "rebootPolicy",
@@ -89,6 +88,8 @@ class Parts:
     nics: Sequence[Nic] = ()
     console_log: str = ""
     """Handle of the serial console's log; empty = none."""
+    agent_port: bool = True
+    """Whether the driver has a channel to an agent inside the guest; no field of a VMI asks for it."""
 
 
 def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
@@ -111,7 +112,7 @@ def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
         nics=all_nics,
         consoles=consoles(vmi, parts.console_log),
         displays=displays(vmi),
-        devices=devices(vmi),
+        devices=devices(vmi, agent_port=parts.agent_port),
         identity=_identity(vmi, domain),
         clock=_clock(object_at(domain, "clock"), f"{at}.clock"),
         lifecycle=_lifecycle(vmi, domain),
@@ -126,8 +127,8 @@ def substituted(vmi: Json, plan: Plan) -> Json:
     """The VMI with the plan's substitutions applied; the original is not changed."""
     for substitution in plan.substitutions:
         steps = [word or int(index) for word, index in _STEP.findall(substitution.field)]
-        if steps[:1] == ["spec"]:
-            vmi = _replaced(vmi, steps, substitution.to)
+        path = steps if steps[:1] == ["spec"] else ["spec", *steps]
+        vmi = _replaced(vmi, path, substitution.to)
     return vmi
 
 
@@ -312,6 +313,7 @@ def _features(features: Json, at: str) -> Features:
     )
     for part in ("acpi", "apic"):
         if isinstance(features.get(part), dict):
+            only(object_at(features, part), {"enabled"}, f"{at}.{part}", ignored={"endOfInterrupt": False})
             setattr(result, part, _enabled(features, part, absent=True))
     return result
 

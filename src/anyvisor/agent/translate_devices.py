@@ -181,11 +181,13 @@ def displays(vmi: Json) -> list[Display]:
     return [Display(id="display0", model=str(object_at(wanted, "video").get("type") or ""), heads=1)]
 
 
-def devices(vmi: Json) -> list[Device]:
+def devices(vmi: Json, *, agent_port: bool) -> list[Device]:
     """All devices that are neither disk, NIC, console nor display."""
     wanted = object_at(vmi, "spec", "domain", "devices")
     at = "spec.domain.devices"
-    result: list[Device] = [Device(id="agent.0", guest_agent_port=GuestAgentPort())]
+    result: list[Device] = []
+    if agent_port:
+        result.append(Device(id="agent.0", guest_agent_port=GuestAgentPort()))
     if wanted.get("autoattachMemBalloon") is not False:
         result.append(Device(id="balloon.0", balloon=Balloon(statistics_seconds=STATISTICS_SECONDS)))
     if isinstance(wanted.get("rng"), dict):

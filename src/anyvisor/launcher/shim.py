@@ -77,9 +77,7 @@ class PlanError(Exception):
 class Plan:
     """What to execute: `numbers[i]` is where the i-th descriptor that came with the plan goes."""
 
-    def __init__(
-        self, argv: list[str], env: list[str], numbers: list[int], in_directory: bool = False
-    ) -> None:
+    def __init__(self, argv: list[str], env: list[str], numbers: list[int], in_directory: bool = False) -> None:
         self.argv = argv
         self.env = env
         self.numbers = numbers
@@ -315,7 +313,7 @@ def _execute(connection: socket.socket, plan: Plan, received: list[int], where: 
     environment = dict(entry.split("=", 1) for entry in plan.env)
     try:
         connection.send(TAKEN)
-        os.execve(plan.argv[0], plan.argv, environment)  # noqa: S606 - no shell is the point
+        os.execve(plan.argv[0], plan.argv, environment)
     except OSError as error:
         message = f"cannot execute {plan.argv[0]}: {error.strerror}"
         _answer(connection, FAILED, message)
@@ -363,7 +361,7 @@ def stop(directory: str) -> int:
     if play(connection, script.request, deadline):
         _detach(where, script, connection)
         return 0
-    return 0 if play(connection, script.finish, deadline + FINISH_RESERVE) else EXIT_UNFINISHED
+    return 0 if finish(connection, script.finish, deadline + FINISH_RESERVE) else EXIT_UNFINISHED
 
 
 def _read_stop(where: int) -> StopPlan | None:
@@ -443,6 +441,16 @@ def play(connection: socket.socket, steps: list[Step], deadline: float) -> bool:
     return True
 
 
+def finish(connection: socket.socket, steps: list[Step], deadline: float) -> bool:
+    """Play the steps that end the VMM and wait until it closed the connection; False when the time was up first."""
+    if not play(connection, steps, deadline):
+        return False
+    while (data := _read(connection, deadline)) is not None:
+        if not data:
+            return True
+    return False
+
+
 def _send(connection: socket.socket, data: bytes) -> bool:
     try:
         return not data or connection.send(data) >= 0
@@ -484,7 +492,7 @@ def _detach(where: int, script: StopPlan, connection: socket.socket | None) -> N
         while (left := _read(connection, until)) is not None and left != b"":
             pass
     if connection is not None:
-        play(connection, script.finish, time.monotonic() + ANSWER_SECONDS)
+        finish(connection, script.finish, time.monotonic() + ANSWER_SECONDS)
     os._exit(0)
 
 

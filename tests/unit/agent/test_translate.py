@@ -2,23 +2,44 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from anyvisor.agent import translate
-from anyvisor.agent.plan import Plan, PlanResources, Substitution
 from anyvisor.agent.translate_parts import TranslateError
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, Firmware, Kernel, Lifecycle, Nic, VolumeHandle
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION
+from anyvisor.planning.plan import Plan, Resources, Substitution
 
 PLAN = Plan(
-    plan_version=1,
+    hypervisor_class="fake",
     driver="fake.anyvisor.io",
+    driver_version="1",
     hri_minor=1,
+    manifest_digest="sha256:0",
+    verdict="SATISFIED",
     accelerator="emulation",
+    launch_mode="none",
     parameters={"a": "b"},
-    resources=PlanResources(guest_memory_bytes=64 << 20),
+    resources=Resources(guest_memory_bytes=64 << 20),
 )
 VOLUME = VolumeHandle(layers=[VolumeHandle.Layer(handle="volume/root")], size_bytes=512)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"launchSecurity": {"sev": {}}}, "spec.domain.launchSecurity"),
+    ({"devices": {"tpm": {}}}, "spec.domain.devices.tpm"),
+    ({"devices": {"hostDevices": []}}, "spec.domain.devices.hostDevices"),
+    ({"cpu": {"dedicatedCpuPlacement": True}}, "spec.domain.cpu.dedicatedCpuPlacement"),
+    ({"cpu": {"numa": {}}}, "spec.domain.cpu.numa"),
+    ({"features": {"hypervPassthrough": {}}}, "spec.domain.features.hypervPassthrough"),
+    ({"chassis": {"sku": "x"}}, "spec.domain.chassis.sku"),
+    ({"firmware": {"bootloader": {"efi": {"persistent": True}}}}, "spec.domain.firmware.bootloader.efi.persistent"),
+    ({"devices": {"disks": [{"name": "a", "disk": {"bus": "ide"}}]}}, "spec.domain.devices.disks[0].disk.bus"),
+    ({"devices": {"disks": [{"name": "b", "disk": {}}]}}, "spec.domain.devices.disks[0].name"),
+    ({"devices": {"disks": [{"name": "a", "x": 1}]}}, "spec.domain.devices.disks[0].x"),
+    ({"devices": {"disks": [{"name": "a"}, {"name": "a"}]}}, "spec.domain.devices"),
+]
 
 
 def vmi(domain: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -111,12 +132,10 @@ def test_termination_on_reboot_and_a_paused_start():
 
 
 def test_the_plan_substitutes_what_only_a_default_asked_for():
-    plan = Plan(
-        plan_version=1,
-        driver="d",
-        hri_minor=1,
+    plan = msgspec.structs.replace(
+        PLAN,
         substitutions=(
-            Substitution(field="spec.domain.devices.autoattachGraphicsDevice", to=False),
+            Substitution(field="domain.devices.autoattachGraphicsDevice", to=False),
             Substitution(field="spec.domain.devices.disks[0].disk.bus", to="virtio"),
         ),
     )
@@ -127,23 +146,7 @@ def test_the_plan_substitutes_what_only_a_default_asked_for():
     assert source["spec"]["domain"]["devices"]["disks"][0]["disk"]["bus"] == "sata"
 
 
-@pytest.mark.parametrize(
-    ("domain", "field"),
-    [
-        ({"launchSecurity": {"sev": {}}}, "spec.domain.launchSecurity"),
-        ({"devices": {"tpm": {}}}, "spec.domain.devices.tpm"),
-        ({"devices": {"hostDevices": []}}, "spec.domain.devices.hostDevices"),
-        ({"cpu": {"dedicatedCpuPlacement": True}}, "spec.domain.cpu.dedicatedCpuPlacement"),
-        ({"cpu": {"numa": {}}}, "spec.domain.cpu.numa"),
-        ({"features": {"hypervPassthrough": {}}}, "spec.domain.features.hypervPassthrough"),
-        ({"chassis": {"sku": "x"}}, "spec.domain.chassis.sku"),
-        ({"firmware": {"bootloader": {"efi": {"persistent": True}}}}, "spec.domain.firmware.bootloader.efi.persistent"),
-        ({"devices": {"disks": [{"name": "a", "disk": {"bus": "ide"}}]}}, "spec.domain.devices.disks[0].disk.bus"),
-        ({"devices": {"disks": [{"name": "b", "disk": {}}]}}, "spec.domain.devices.disks[0].name"),
-        ({"devices": {"disks": [{"name": "a", "x": 1}]}}, "spec.domain.devices.disks[0].x"),
-        ({"devices": {"disks": [{"name": "a"}, {"name": "a"}]}}, "spec.domain.devices"),
-    ],
-)
+@pytest.mark.parametrize(("domain", "field"), REFUSED)
 def test_what_cannot_be_told_is_refused_with_its_path(domain: dict[str, Any], field: str):
     with pytest.raises(TranslateError) as raised:
         translate.machine(vmi(domain), PLAN, translate.Parts({"a": VOLUME}))
@@ -151,6 +154,6 @@ def test_what_cannot_be_told_is_refused_with_its_path(domain: dict[str, Any], fi
 
 
 def test_a_guest_without_memory_is_refused():
-    plan = Plan(plan_version=1, driver="d", hri_minor=1)
+    plan = msgspec.structs.replace(PLAN, resources=Resources(guest_memory_bytes=0))
     with pytest.raises(TranslateError, match="no memory"):
         translate.machine(vmi({"memory": {"guest": "0"}}), plan, translate.Parts())
