@@ -6,7 +6,7 @@ It is written from the API's documentation, not from our client, and can be told
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -36,6 +36,8 @@ class FakeServer:
         self.drop_watches = asyncio.Event()
         self.failures: list[tuple[int, Obj, dict[str, str]]] = []
         """Answers to give, in order, instead of the right ones."""
+        self.answer: Callable[[web.Request], Awaitable[web.StreamResponse]] = self.handle
+        """Answers requests; may be replaced by what answers some of them otherwise."""
         self.garbage: bytes | None = None
         """Sent on the next watch instead of events."""
 
@@ -224,7 +226,11 @@ def merge(target: Obj, patch: Obj) -> Obj:
 async def serve(server: FakeServer) -> AsyncGenerator[FakeServer]:
     """Serve on a free loopback port."""
     app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", server.handle)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await server.answer(request)
+
+    app.router.add_route("*", "/{tail:.*}", answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -138,8 +138,7 @@ class UdpEnd(asyncio.DatagramProtocol):
         return end
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: object) -> None:
         del addr
