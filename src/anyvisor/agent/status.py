@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.api.meta import Json, Time, conditions, object_at, text_at, with_condition
+from anyvisor.api.meta import Json, conditions, object_at, text_at, with_condition
+from anyvisor.api.wire import Time
 from anyvisor.hri.v1 import types_pb2 as hri
 
 SCHEDULED: Final = "Scheduled"

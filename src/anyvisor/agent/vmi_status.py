@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 from anyvisor.agent import status
 from anyvisor.agent.status import Observation
-from anyvisor.api.meta import Json, Time, name, namespace, object_at, uid
+from anyvisor.api.meta import Json, name, namespace, object_at, uid
+from anyvisor.api.wire import Time
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import Conflict, NotFound
 from anyvisor.kube.resources import VMIS

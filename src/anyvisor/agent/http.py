@@ -1,0 +1,322 @@
+"""The agent's HTTP interface, for the gateway and the API server: streams, verbs, logs, metrics.
+
+On a unix socket the kernel says who asks; nobody else is answered.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import WSCloseCode, WSMsgType, web
+from prometheus_client import CollectorRegistry, generate_latest
+
+from anyvisor.agent import linux
+from anyvisor.agent.driver import DriverSession
+from anyvisor.agent.machine import Machine, serial_text
+from anyvisor.agent.node_context import NodeContext
+from anyvisor.agent.serial import ConsoleClient
+from anyvisor.hri.errors import DriverUnavailable, HriError, MachineNotFound
+from anyvisor.hri.peers import PeerPolicy
+from anyvisor.hri.v1.types_pb2 import Endpoint, Operation, Phase
+from anyvisor.kube.events import EventKind
+
+log = logging.getLogger(__name__)
+
+CONSOLE_LOG_CONTAINER: Final = "guest-console-log"
+LOG_TAIL_BYTES: Final = 1024 * 1024
+INPUT_MESSAGE_BYTES: Final = 64 * 1024
+PING_SECONDS: Final = 30.0
+
+CONTEXT: Final = web.AppKey("context", NodeContext)
+METRICS: Final = web.AppKey("metrics", CollectorRegistry)
+
+_STATUS: Final = {
+    "NOT_FOUND": 404,
+    "FAILED_PRECONDITION": 409,
+    "INVALID_ARGUMENT": 400,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+    "RESOURCE_EXHAUSTED": 429,
+    "DEADLINE_EXCEEDED": 504,
+}
+
+
+def application(context: NodeContext, metrics: CollectorRegistry, uids: Collection[int]) -> web.Application:
+    """The routes. `uids` may ask besides root and ourselves."""
+    app = web.Application(middlewares=[_peer_check(frozenset({0, os.geteuid(), *uids}))])
+    app[CONTEXT] = context
+    app[METRICS] = metrics
+    app.router.add_get("/healthz", _healthz)
+    app.router.add_get("/metrics", _metrics)
+    app.router.add_get("/v1/machines", _machines)
+    app.router.add_get("/v1/machines/{id}/streams/console", _console)
+    for verb in _VERBS:
+        app.router.add_put(f"/v1/machines/{{id}}/{verb}", _verb)
+    app.router.add_get("/v1/pods/{uid}/log", _log)
+    return app
+
+
+def _peer_check(uids: frozenset[int]) -> Callable[..., Awaitable[web.StreamResponse]]:
+    policy = PeerPolicy(uids)
+
+    @web.middleware
+    async def check(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        transport = request.transport
+        peer = transport.get_extra_info("socket") if transport is not None else None
+        if peer is None or not policy.allows(peer):
+            raise web.HTTPForbidden(text="only the control plane of this instance may ask the agent\n")
+        return await handler(request)
+
+    return check
+
+
+async def listen(path: Path, app: web.Application, uids: Collection[int]) -> web.AppRunner:
+    """Serve on a unix socket that the given users (and root) can reach; the runner is the caller's to clean up."""
+    listener = _bind(path, reachable=bool(uids))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    return runner
+
+
+def _bind(path: Path, *, reachable: bool) -> socket.socket:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o111 if reachable else 0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    return listener
+
+
+async def _healthz(_request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    return web.Response(body=generate_latest(request.app[METRICS]), content_type="text/plain")
+
+
+async def _machines(request: web.Request) -> web.Response:
+    context = request.app[CONTEXT]
+    return web.json_response({"items": [_row(context, machine) for machine in context.machines.values()]})
+
+
+def _row(context: NodeContext, machine: Machine) -> dict[str, Any]:
+    record = machine.record
+    session = context.sessions.get(record.driver)
+    state = session.states.get(machine.id) if session is not None else None
+    row: dict[str, Any] = {
+        "id": machine.id,
+        "namespace": record.namespace,
+        "name": record.name,
+        "podUID": record.pod_uid,
+        "pid": record.pid,
+        "driver": record.driver,
+        "alive": machine.alive,
+        "stage": record.stage.value,
+        "state": Phase.Name(state.phase).removeprefix("PHASE_") if state is not None else "",
+        "message": state.message if state is not None else "",
+    }
+    if record.end is not None:
+        row["endReason"] = record.end.reason
+        row["message"] = record.end.message
+    return row
+
+
+def _machine(request: web.Request) -> tuple[NodeContext, Machine]:
+    context = request.app[CONTEXT]
+    machine = context.machines.get(request.match_info["id"])
+    if machine is None:
+        raise web.HTTPNotFound(text="no machine of that id runs on this node\n")
+    return context, machine
+
+
+async def _verb(request: web.Request) -> web.Response:
+    context, machine = _machine(request)
+    verb = request.path.rpartition("/")[2]
+    session = context.sessions.get(machine.record.driver)
+    try:
+        if session is None or not session.synced:
+            raise DriverUnavailable(f"driver {machine.record.driver} does not answer; try again in a moment")
+        if machine.id not in session.states:
+            raise MachineNotFound("the machine is just being taken over; try again in a moment")
+        await session.finished(await _VERBS[verb](session, machine))
+    except HriError as error:
+        return web.json_response(
+            {"reason": error.code, "message": error.message}, status=_STATUS.get(error.status, 500)
+        )
+    reason, sentence = _EVENTS[verb]
+    context.event(machine, EventKind.NORMAL, reason, sentence)
+    context.queue.add(machine.id)
+    return web.json_response({})
+
+
+async def _pause(session: DriverSession, machine: Machine) -> Operation:
+    record = machine.record
+    return await session.client.pause(machine.id, generation=record.generation, minor=record.hri_minor)
+
+
+async def _unpause(session: DriverSession, machine: Machine) -> Operation:
+    record = machine.record
+    return await session.client.resume(machine.id, generation=record.generation, minor=record.hri_minor)
+
+
+async def _reset(session: DriverSession, machine: Machine) -> Operation:
+    record = machine.record
+    return await session.client.reset(machine.id, generation=record.generation, minor=record.hri_minor)
+
+
+async def _softreboot(session: DriverSession, machine: Machine) -> Operation:
+    record = machine.record
+    return await session.client.stop(machine.id, generation=record.generation, minor=record.hri_minor, reboot=True)
+
+
+_VERBS: Final[dict[str, Callable[[DriverSession, Machine], Awaitable[Operation]]]] = {
+    "pause": _pause,
+    "unpause": _unpause,
+    "reset": _reset,
+    "softreboot": _softreboot,
+}
+_EVENTS: Final = {
+    "pause": ("Paused", "the guest was paused by a user"),
+    "unpause": ("Unpaused", "the guest was resumed by a user"),
+    "reset": ("Reset", "the guest was reset by a user"),
+    "softreboot": ("SoftRebooted", "the guest was asked to reboot by a user"),
+}
+
+
+async def _console(request: web.Request) -> web.StreamResponse:
+    _, machine = _machine(request)
+    if not machine.endpoints.of_purpose(Endpoint.PURPOSE_CONSOLE):
+        raise web.HTTPNotFound(text="this machine has no serial console\n")
+    websocket = web.WebSocketResponse(
+        heartbeat=PING_SECONDS, max_msg_size=INPUT_MESSAGE_BYTES, protocols=_protocols(request)
+    )
+    await websocket.prepare(request)
+    client = machine.console.open()
+    reading = asyncio.ensure_future(_from_guest(client, websocket))
+    try:
+        await _to_guest(client, websocket)
+    finally:
+        client.end("the client left")
+        client.close()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    return websocket
+
+
+def _protocols(request: web.Request) -> tuple[str, ...]:
+    """What the client offers is accepted as it is: the protocol was settled at the gateway."""
+    offered = request.headers.get("Sec-WebSocket-Protocol", "")
+    return tuple(word.strip() for word in offered.split(",") if word.strip())
+
+
+async def _from_guest(client: ConsoleClient, websocket: web.WebSocketResponse) -> None:
+    while data := await client.read():
+        await websocket.send_bytes(data)
+    reason = client.closed.encode()[:120]
+    await websocket.close(code=WSCloseCode.GOING_AWAY, message=reason)
+
+
+async def _to_guest(client: ConsoleClient, websocket: web.WebSocketResponse) -> None:
+    async for message in websocket:
+        if message.type is WSMsgType.BINARY:
+            await client.write(message.data)
+        elif message.type is WSMsgType.TEXT:
+            await client.write(message.data.encode())
+
+
+async def _log(request: web.Request) -> web.StreamResponse:
+    context = request.app[CONTEXT]
+    pod_uid = request.match_info["uid"]
+    container = request.query.get("container", "")
+    machine = next((m for m in context.machines.values() if m.record.pod_uid == pod_uid), None)
+    response = web.StreamResponse(headers={"content-type": "text/plain; charset=utf-8"})
+    if container == CONSOLE_LOG_CONTAINER:
+        if machine is None:
+            raise web.HTTPNotFound(text="the pod has no guest console any more\n")
+        text = await asyncio.to_thread(serial_text, machine, context.store)
+    else:
+        text = await asyncio.to_thread(_read_tail, await _log_path(context, pod_uid))
+    await response.prepare(request)
+    await response.write(_tail(text, request.query.get("tailLines")))
+    if request.query.get("follow") == "true" and machine is not None:
+        if container == CONSOLE_LOG_CONTAINER:
+            await _follow_console(machine, response)
+        else:
+            await _follow_file(machine, response)
+    await response.write_eof()
+    return response
+
+
+async def _log_path(context: NodeContext, pod_uid: str) -> str:
+    launcher = await context.launchers.find(pod_uid)
+    if launcher is None:
+        raise web.HTTPNotFound(text="the pod's launcher does not run on this node any more\n")
+    launcher.close()
+    return launcher.log
+
+
+def _read_tail(path: str) -> bytes:
+    if not path:
+        return b""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - LOG_TAIL_BYTES, 0))
+            return file.read(LOG_TAIL_BYTES)
+    except OSError as error:
+        return f"the log cannot be read: {error.strerror}\n".encode()
+
+
+def _tail(text: bytes, lines: str | None) -> bytes:
+    if lines is None or not lines.isdecimal():
+        return text
+    wanted = min(int(lines), LOG_TAIL_BYTES)
+    return b"".join(text.splitlines(keepends=True)[-wanted:]) if wanted else b""
+
+
+async def _follow_console(machine: Machine, response: web.StreamResponse) -> None:
+    client = machine.console.follow()
+    try:
+        while data := await client.read():
+            await response.write(data)
+    finally:
+        client.close()
+
+
+async def _follow_file(machine: Machine, response: web.StreamResponse) -> None:
+    """What the launcher writes from now on, until it ends."""
+    launcher = machine.launcher
+    if launcher is None or not launcher.log:
+        return
+    descriptor = os.open(launcher.log, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    watch = linux.Watch.open(descriptor)
+    try:
+        os.lseek(descriptor, 0, os.SEEK_END)
+        ended = asyncio.ensure_future(linux.readable(launcher.pidfd))
+        try:
+            while True:
+                written = asyncio.ensure_future(watch.changed())
+                await asyncio.wait((written, ended), return_when=asyncio.FIRST_COMPLETED)
+                written.cancel()
+                await asyncio.gather(written, return_exceptions=True)
+                while data := os.read(descriptor, 65536):
+                    await response.write(data)
+                if ended.done():
+                    return
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+    finally:
+        watch.close()
+        os.close(descriptor)

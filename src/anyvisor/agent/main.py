@@ -1,0 +1,167 @@
+"""The agent of one node, put together."""
+
+import asyncio
+import fcntl
+import logging
+import os
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from anyvisor.agent import adopt, http, metrics, status, sync
+from anyvisor.agent.driver import DriverAddress, DriverSession
+from anyvisor.agent.launchers import LauncherSource
+from anyvisor.agent.machine import DRIVER
+from anyvisor.agent.node import NodeReporter
+from anyvisor.agent.node_context import BY_UID, BY_VMI, AttachNetwork, NodeContext
+from anyvisor.agent.records import RecordStore
+from anyvisor.agent.volumes.source import ImageSource
+from anyvisor.kube.client import Client
+from anyvisor.kube.events import EventRecorder
+from anyvisor.kube.informer import Informer
+from anyvisor.kube.objects import CachedObject
+from anyvisor.kube.queue import WorkQueue
+from anyvisor.kube.resources import PODS, VMIS
+
+log = logging.getLogger(__name__)
+
+COMPONENT: Final = "anyvisor-agent"
+CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
+
+
+class AgentError(Exception):
+    """The agent cannot run; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """All that an agent needs to know."""
+
+    node: str
+    client: Client
+    """As `system:anyvisor:agent:<node>`."""
+    state_dir: Path
+    """Durable: records and the machines' own disk files, in `machines/<id>/`."""
+    socket: Path
+    """Where it serves HTTP; a short path."""
+    drivers: Sequence[DriverAddress]
+    launchers: LauncherSource
+    images: ImageSource
+    attach_network: AttachNetwork
+    http_uids: Collection[int] = ()
+    """Who may ask over HTTP, besides root and ourselves: the control process."""
+    workers: int = 16
+
+
+async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -> None:
+    """Run until cancelled; guests do not notice. `started` is set when the first look at everything was begun.
+
+    Raises:
+        AgentError: another agent of this node runs.
+    """
+    lock = _lock(config.state_dir)
+    try:
+        recorder = EventRecorder(config.client, COMPONENT, config.node)
+        vmis = Informer(
+            config.client, VMIS, labels=f"{status.NODE_LABEL}={config.node}", indexes={BY_UID: lambda o: (o.meta.uid,)}
+        )
+        pods = Informer(config.client, PODS, fields=f"spec.nodeName={config.node}", indexes={BY_VMI: _created_by})
+        async with recorder, vmis, pods, asyncio.TaskGroup() as tasks:
+            store = RecordStore(config.state_dir / "machines")
+            context = NodeContext(
+                node=config.node,
+                client=config.client,
+                recorder=recorder,
+                store=store,
+                launchers=config.launchers,
+                images=config.images,
+                attach_network=config.attach_network,
+                vmis=vmis,
+                pods=pods,
+                queue=WorkQueue[str](),
+                tasks=tasks,
+            )
+            await _run(config, context, started)
+    finally:
+        os.close(lock)
+
+
+async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event | None) -> None:
+    reporter = NodeReporter(config.client, config.node, f"unix:{config.socket}", context.sessions)
+    for address in config.drivers:
+        context.sessions[address.name] = DriverSession(
+            address,
+            changed=context.queue.add,
+            restarted=partial(_driver_restarted, context, address.name),
+            facts_changed=reporter.changed,
+        )
+    await adopt.load(context)
+    async with _serving(config, context):
+        for session in context.sessions.values():
+            context.tasks.create_task(session.run(), name=f"driver {session.address.name}")
+        context.tasks.create_task(reporter.run(), name="node reporter")
+        # What is not in the cache counts as deleted: nothing is looked at before the caches are whole.
+        await context.vmis.synced.wait()
+        await context.pods.synced.wait()
+        context.vmis.on_change(partial(_vmi_changed, context))
+        context.pods.on_change(partial(_pod_changed, context))
+        for machine_id in (*context.machines, *context.damaged, *context.store.ids()):
+            context.queue.add(machine_id)
+        if started is not None:
+            started.set()
+        try:
+            await context.queue.run(partial(sync.reconcile, context), config.workers)
+        finally:
+            for machine in context.machines.values():
+                machine.close("the agent ended")
+
+
+@asynccontextmanager
+async def _serving(config: AgentConfig, context: NodeContext) -> AsyncGenerator[None]:
+    app = http.application(context, metrics.registry(context), config.http_uids)
+    runner = await http.listen(config.socket, app, config.http_uids)
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _vmi_changed(context: NodeContext, old: CachedObject | None, new: CachedObject | None) -> None:
+    for seen in (old, new):
+        if seen is not None:
+            context.queue.add(seen.meta.uid)
+
+
+def _pod_changed(context: NodeContext, old: CachedObject | None, new: CachedObject | None) -> None:
+    for seen in (old, new):
+        if seen is not None:
+            for machine_id in _created_by(seen):
+                context.queue.add(machine_id)
+
+
+def _created_by(pod: CachedObject) -> tuple[str, ...]:
+    machine_id = (pod.meta.labels or {}).get(CREATED_BY_LABEL, "")
+    return (machine_id,) if machine_id else ()
+
+
+def _driver_restarted(context: NodeContext, driver: str) -> None:
+    """The driver's descriptors ended with its process."""
+    for machine in context.machines.values():
+        if machine.record.driver == driver:
+            machine.endpoints.release_all(DRIVER)
+            context.queue.add(machine.id)
+
+
+def _lock(state_dir: Path) -> int:
+    """One agent per node: two would start and adopt the same machines."""
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(state_dir / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise AgentError(f"another agent uses {state_dir}; end it first") from error
+    return descriptor

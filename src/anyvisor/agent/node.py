@@ -1,0 +1,147 @@
+"""What this node can run: the status of its HypervisorNode, from what the drivers say."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from anyvisor.agent.driver import DriverSession
+from anyvisor.agent.vmi_status import now
+from anyvisor.api.meta import Json, list_at, object_at, with_condition
+from anyvisor.api.wire import Time
+from anyvisor.hri.v1 import types_pb2 as hri
+from anyvisor.hri.v1.identity_pb2 import Condition
+from anyvisor.hri.v1.node_pb2 import NodeFacts
+from anyvisor.kube.client import Client
+from anyvisor.kube.errors import AlreadyExists, ApiError, NotFound
+from anyvisor.kube.resources import HYPERVISOR_NODES
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 5.0)
+_ACCELERATORS: Final[Mapping[int, str]] = {
+    hri.ACCELERATOR_KVM: "kvm",
+    hri.ACCELERATOR_MSHV: "mshv",
+    hri.ACCELERATOR_EMULATION: "emulation",
+    hri.ACCELERATOR_NONE: "none",
+}
+
+
+def driver_status(session: DriverSession, old: Json, time: Time) -> Json:
+    """One entry of `status.drivers`: pure. Facts only narrow what the manifest states."""
+    facts = session.facts or NodeFacts()
+    info = session.info
+    result: Json = {
+        "driver": session.address.name,
+        "healthy": session.usable,
+        "conditions": _conditions(session, facts, old, time),
+        "capabilities": _capabilities(facts),
+        "accelerators": [
+            _ACCELERATORS[fact.accelerator]
+            for fact in facts.accelerators
+            if fact.runs_guest and fact.accelerator in _ACCELERATORS
+        ],
+    }
+    if info is not None:
+        result["version"] = info.version
+        result["hriMinor"] = session.client.minor
+    return result
+
+
+def _conditions(session: DriverSession, facts: NodeFacts, old: Json, time: Time) -> list[Json]:
+    ready = Condition(
+        type="Ready",
+        status=session.usable,
+        reason="DriverReady" if session.usable else "DriverNotReady",
+        message=session.problem,
+    )
+    result: list[Json] = list_at(old, "conditions")
+    wanted = [ready, *facts.conditions, *_accelerator_conditions(facts)]
+    for condition in wanted:
+        entry: Json = {
+            "type": condition.type,
+            "status": "True" if condition.status else "False",
+            "reason": condition.reason or "Stated",
+            "message": condition.message,
+        }
+        result = with_condition(result, entry, time)
+    known = {condition.type for condition in wanted}
+    return [entry for entry in result if entry.get("type") in known]
+
+
+def _accelerator_conditions(facts: NodeFacts) -> list[Condition]:
+    """Why an accelerator that the driver knows runs no guest here."""
+    return [
+        Condition(
+            type=f"Accelerator-{_ACCELERATORS[fact.accelerator]}",
+            status=fact.runs_guest,
+            reason="RunsGuests" if fact.runs_guest else "RunsNoGuest" if fact.opens else "NotUsable",
+            message=fact.message,
+        )
+        for fact in facts.accelerators
+        if fact.accelerator in _ACCELERATORS
+    ]
+
+
+def _capabilities(facts: NodeFacts) -> Json:
+    narrowed: Json = {}
+    if facts.withdrawn_capabilities:
+        narrowed["withdrawn"] = sorted(facts.withdrawn_capabilities)
+    if facts.cpu_models:
+        narrowed["cpuModels"] = list(facts.cpu_models)
+    if facts.machine_profiles:
+        narrowed["machineProfiles"] = list(facts.machine_profiles)
+    if facts.limits:
+        narrowed["limits"] = {key: facts.limits[key] for key in sorted(facts.limits)}
+    return narrowed
+
+
+class NodeReporter:
+    """Keeps the HypervisorNode of this node current: written when something changed, and at no other time."""
+
+    def __init__(self, client: Client, node: str, endpoint: str, sessions: Mapping[str, DriverSession]) -> None:
+        self._client = client
+        self._node = node
+        self._endpoint = endpoint
+        self._sessions = sessions
+        self._changed = asyncio.Event()
+        self._changed.set()
+
+    def changed(self) -> None:
+        """A driver said something new."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        failures = 0
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._write()
+                failures = 0
+            except ApiError as error:
+                log.warning("HypervisorNode %s: %s", self._node, error)
+                self._changed.set()
+                await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+                failures += 1
+
+    async def _write(self) -> None:
+        present = await self._present()
+        old = {entry.get("driver"): entry for entry in list_at(present, "status", "drivers")}
+        status: Json = {
+            "agent": {"endpoint": self._endpoint},
+            "drivers": [driver_status(s, old.get(name) or {}, now()) for name, s in sorted(self._sessions.items())],
+        }
+        if status != object_at(present, "status"):
+            await self._client.patch(HYPERVISOR_NODES, self._node, None, {"status": status}, subresource="status")
+
+    async def _present(self) -> Json:
+        try:
+            return await self._client.get(HYPERVISOR_NODES, self._node)
+        except NotFound:
+            pass
+        try:
+            return await self._client.create(HYPERVISOR_NODES, {"metadata": {"name": self._node}})
+        except AlreadyExists:
+            return await self._client.get(HYPERVISOR_NODES, self._node)
