@@ -11,11 +11,12 @@ from anyvisor.embedded.apiserver.config import Evict, PodLog
 from anyvisor.embedded.apiserver.identity import ApiResponse
 from anyvisor.embedded.apiserver.objects import JSON_PATCH, MERGE_PATCH, Ask
 from anyvisor.embedded.apiserver.params import WriteOptions, delete_options
-from anyvisor.embedded.apiserver.resource import Scale, lookup
+from anyvisor.embedded.apiserver.resource import Scale
 from anyvisor.embedded.apiserver.respond import json_response
 from anyvisor.embedded.apiserver.state import Entry, State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.tokens import AUDIENCE, MAX_SECONDS, MIN_SECONDS, Tokens
+from anyvisor.embedded.apiserver.values import lookup
 from anyvisor.embedded.apiserver.writes import Call, Writer, is_finished
 
 Json = dict[str, Any]

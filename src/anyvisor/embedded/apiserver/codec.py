@@ -99,7 +99,8 @@ def to_yaml(obj: Any) -> bytes:
     """Encode as YAML."""
     import yaml
 
-    text: str = yaml.dump(obj, Dumper=yaml.CSafeDumper, default_flow_style=False, sort_keys=False, allow_unicode=True)
+    dump: Any = getattr(yaml, "dump")  # noqa: B009 - the stubs leave its type open
+    text: str = dump(obj, Dumper=yaml.CSafeDumper, default_flow_style=False, sort_keys=False, allow_unicode=True)
     return text.encode()
 
 
@@ -120,13 +121,21 @@ class Output:
 OBJECT = Output()
 
 
+def _parameters(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in text.split(";"):
+        name, _, value = item.strip().partition("=")
+        found[name] = value
+    return found
+
+
 def negotiate(accept: str) -> Output:
     """Choose the first representation of an Accept header that we serve; JSON objects when there is none."""
     if not accept or accept == JSON:
         return OBJECT
     for option in accept.split(","):
         kind, _, rest = option.strip().partition(";")
-        parameters = dict(item.strip().partition("=")[::2] for item in rest.split(";")) if rest else {}
+        parameters = _parameters(rest)
         if kind not in (JSON, YAML, "*/*", "application/*"):
             continue
         shape = parameters.get("as", "")

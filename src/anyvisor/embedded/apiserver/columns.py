@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anyvisor.embedded.apiserver.resource import Column, lookup
+from anyvisor.embedded.apiserver.resource import Column
+from anyvisor.embedded.apiserver.values import as_list, lookup, object_at
 
 Json = dict[str, Any]
 
@@ -86,11 +87,11 @@ _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX",
 
 
 def _modes(*path: str) -> Callable[[Json], str]:
-    return lambda obj: ",".join(_MODES.get(mode, mode) for mode in lookup(obj, path) or ())
+    return lambda obj: ",".join(_MODES.get(str(mode), str(mode)) for mode in as_list(lookup(obj, path)))
 
 
 def _claim(obj: Json) -> str:
-    claim = lookup(obj, ("spec", "claimRef")) or {}
+    claim = object_at(obj, "spec", "claimRef")
     return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
 
 

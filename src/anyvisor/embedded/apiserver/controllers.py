@@ -15,6 +15,7 @@ from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.state import Entry, Event, Key, State
 from anyvisor.embedded.apiserver.status import StatusError
+from anyvisor.embedded.apiserver.values import as_object
 from anyvisor.embedded.apiserver.writes import FOREGROUND, ORPHAN, Call, Writer, now_text
 
 log = logging.getLogger(__name__)
@@ -271,8 +272,7 @@ class Controllers:
         if left or namespaces.latest(where[1]) is not entry:
             return
         obj = entry.object()
-        obj["spec"] = {**(obj.get("spec") or {}), "finalizers": []}
-        obj["spec"].pop("finalizers")
+        obj["spec"] = {name: value for name, value in as_object(obj.get("spec")).items() if name != "finalizers"}
         if obj["metadata"].get("finalizers"):
             if entry.object().get("spec") != obj["spec"]:
                 await self._state.put(namespaces, obj, entry)

@@ -7,8 +7,8 @@ import jsonschema_rs
 
 from anyvisor.embedded.apiserver import validation
 from anyvisor.embedded.apiserver.jsonpath import JsonPathError, compile_path
-from anyvisor.embedded.apiserver.resource import lookup
 from anyvisor.embedded.apiserver.status import Cause, invalid_value, required
+from anyvisor.embedded.apiserver.values import as_object, lookup
 
 Json = dict[str, Any]
 
@@ -83,7 +83,7 @@ def _structural(schema: Json, path: str, *, root: bool = False) -> list[Cause]:
         causes.append(invalid_value(f"{path}.type", schema.get("type", ""), "must be object at the root"))
     elif not schema.get("type") and not free:
         causes.append(required(f"{path}.type", "must not be empty for specified object fields"))
-    for name, child in (schema.get("properties") or {}).items():
+    for name, child in as_object(schema.get("properties")).items():
         causes.extend(_structural(child, f"{path}.properties[{name}]"))
     for name in ("items", "additionalProperties"):
         child = schema.get(name)

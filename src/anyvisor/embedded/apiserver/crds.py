@@ -9,8 +9,9 @@ from anyvisor.embedded.apiserver import validation
 from anyvisor.embedded.apiserver.builtin import metadata_check, object_meta
 from anyvisor.embedded.apiserver.columns import AGE, NAME
 from anyvisor.embedded.apiserver.jsonpath import compile_path
-from anyvisor.embedded.apiserver.resource import Column, Resource, Scale, lookup
+from anyvisor.embedded.apiserver.resource import Column, Resource, Scale
 from anyvisor.embedded.apiserver.schema import Node, compile_schema
+from anyvisor.embedded.apiserver.values import lookup
 
 Json = dict[str, Any]
 

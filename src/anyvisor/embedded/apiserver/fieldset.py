@@ -182,7 +182,7 @@ def compare(node: Node, old: Any, new: Any) -> tuple[FieldSet, FieldSet]:
         before, after = _by_key(node, old), _by_key(node, new)
         if before is not None and after is not None:
             return _compare_items(node, before, after)
-    if isinstance(new, dict | list) and type(old) is not type(new):
+    if isinstance(new, dict | list) and not isinstance(old, dict if isinstance(new, dict) else list):
         return everything(node, new), everything(node, old)
     return {SELF: MEMBER}, {}
 

@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
+from anyvisor.embedded.apiserver.values import as_list, as_object
+
 Json = dict[str, Any]
 Step = Callable[[list[Any]], list[Any]]
 
@@ -59,11 +61,11 @@ def _step(match: re.Match[str]) -> Step:
         return _filter(match["path"], match["op"] == "==", match["literal"])
     if match["index"]:
         at = int(match["index"])
-        return lambda values: [item[at] for item in values if isinstance(item, list) and -len(item) <= at < len(item)]
+        return lambda values: [items[at] for items in map(as_list, values) if -len(items) <= at < len(items)]
     if match["all"] or match["star"]:
         return _children
     name = match["quoted"] if match["quoted"] is not None else re.sub(r"\\(.)", r"\1", match["name"])
-    return lambda values: [item[name] for item in values if isinstance(item, dict) and name in item]
+    return lambda values: [item[name] for item in map(as_object, values) if name in item]
 
 
 def _children(values: list[Any]) -> list[Any]:

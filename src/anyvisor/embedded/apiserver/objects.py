@@ -1,5 +1,6 @@
 """The verbs on stored resources: from a request to the reader or the writer, and back to bytes."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.respond import View, json_response
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import Cause, StatusError
+from anyvisor.embedded.apiserver.values import as_object
 from anyvisor.embedded.apiserver.writes import Call, Change, Outcome, Writer
 
 Json = dict[str, Any]
@@ -69,7 +71,7 @@ class Ask:
         body = self.body()
         if not isinstance(body, dict):
             raise st.bad_request("the body of the request must be one object")
-        return body
+        return as_object(body)
 
 
 class Objects:
@@ -93,7 +95,9 @@ class Objects:
                 return self._written(ask, await self._writer.create(ask.call(), ask.object_body()))
             case "update":
                 body = ask.object_body()
-                return self._written(ask, await self._writer.update(ask.call(), lambda _old: _copy(body), replace=True))
+                return self._written(
+                    ask, await self._writer.update(ask.call(), lambda _old: copy.deepcopy(body), replace=True)
+                )
             case "patch":
                 return self._written(ask, await self._patch(ask))
             case "delete":
@@ -132,7 +136,7 @@ class Objects:
                 raise st.bad_request("an applied configuration must be one object")
             if not ask.query.get("fieldManager"):
                 raise _apply_needs_manager()
-            return await self._writer.apply(call, body)
+            return await self._writer.apply(call, as_object(body))
         if call.options.force:
             raise _force_needs_apply()
         return await self._writer.update(call, self._change(ask.resource, kind, body, call.name))
@@ -187,12 +191,6 @@ class Objects:
         metadata: Json = {"resourceVersion": str(self._state.visible)}
         view = View(ask.resource, OBJECT)
         return ApiResponse(200, {"content-type": "application/json"}, view.many(removed, metadata))
-
-
-def _copy(obj: Json) -> Json:
-    from copy import deepcopy
-
-    return deepcopy(obj)
 
 
 def _deleted_status(ask: Ask, outcome: Outcome) -> Json:

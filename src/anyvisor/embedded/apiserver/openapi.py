@@ -121,7 +121,8 @@ def _operation(resource: Resource, action: str, name: str, parameters: Sequence[
         "x-kubernetes-group-version-kind": _gvk(resource),
     }
     if action == "patch":
-        operation["requestBody"] = {"content": {kind: {"schema": {"type": "object"}} for kind in PATCH_TYPES}}
+        kinds = [kind for kind in PATCH_TYPES if not (resource.custom and "strategic" in kind)]
+        operation["requestBody"] = {"content": {kind: {"schema": {"type": "object"}} for kind in kinds}}
     elif body:
         operation["requestBody"] = {"content": {"application/json": {"schema": {"$ref": REF + name}}}}
     return operation

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from anyvisor.embedded.apiserver.schema import ANYTHING, Node
 from anyvisor.embedded.apiserver.status import bad_request
+from anyvisor.embedded.apiserver.values import as_object
 
 Json = dict[str, Any]
 MAX_OPERATIONS = 10_000
@@ -209,7 +210,7 @@ def _merge_field(target: Json, key: str, value: Any, schema: Node) -> None:
     if value is None:
         target.pop(key, None)
     elif isinstance(value, dict) and (isinstance(current, dict) or current is None):
-        merged = _merge_object(cast("Json", current or {}), cast("Json", value), node)
+        merged = _merge_object(as_object(current), cast("Json", value), node)
         target[key] = merged
     elif isinstance(value, list) and "merge" in node.patch_strategy:
         items = cast("list[Any]", value)
@@ -223,7 +224,7 @@ def _merge_list(current: list[Any], patch: list[Any], node: Node, name: str) -> 
     if not node.patch_key:
         return [*current, *(copy.deepcopy(item) for item in patch if item not in current)]
     items = node.items or ANYTHING
-    if any(isinstance(item, dict) and item.get(DIRECTIVE) == "replace" for item in patch):
+    if any(as_object(item).get(DIRECTIVE) == "replace" for item in patch):
         return [copy.deepcopy(item) for item in patch if DIRECTIVE not in item]
     result = list(current)
     for item in patch:
@@ -245,7 +246,7 @@ def _merge_list(current: list[Any], patch: list[Any], node: Node, name: str) -> 
 
 def _position(items: Sequence[Any], key: str, value: Any) -> int | None:
     for at, item in enumerate(items):
-        if isinstance(item, dict) and cast("Json", item).get(key) == value:
+        if as_object(item).get(key) == value:
             return at
     return None
 

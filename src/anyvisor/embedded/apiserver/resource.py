@@ -6,6 +6,7 @@ from typing import Any
 
 from anyvisor.embedded.apiserver.schema import ANYTHING, Node
 from anyvisor.embedded.apiserver.status import Cause
+from anyvisor.embedded.apiserver.values import lookup
 
 Json = dict[str, Any]
 
@@ -116,15 +117,6 @@ class Resource:
     def read_fields(self, obj: Json) -> Mapping[str, str]:
         """Return the values of the selectable fields of a stored object."""
         return {name: _text(lookup(obj, path)) for name, path in self.selectable.items()}
-
-
-def lookup(obj: Any, path: Sequence[str]) -> Any:
-    """Follow field names; None when one is missing."""
-    for name in path:
-        if not isinstance(obj, dict):
-            return None
-        obj = obj.get(name)
-    return obj
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,7 @@ from anyvisor.embedded.apiserver.objects import Ask
 from anyvisor.embedded.apiserver.rbac import Attributes, Authorizer
 from anyvisor.embedded.apiserver.respond import json_response
 from anyvisor.embedded.apiserver.status import StatusError
+from anyvisor.embedded.apiserver.values import as_list, as_object
 
 Json = dict[str, Any]
 TokenLookup = Callable[[str], Identity | None]
@@ -92,10 +93,16 @@ def user_info(identity: Identity) -> Json:
 
 
 def _subject(spec: Json) -> Identity:
-    extra: dict[str, tuple[str, ...]] = {str(name): tuple(values) for name, values in (spec.get("extra") or {}).items()}
-    if not spec.get("user") and not spec.get("groups"):
-        raise StatusError(422, "Invalid", "spec.user: Required value: at least one of user or groups must be specified")
-    return Identity(str(spec.get("user") or ""), tuple(spec.get("groups") or ()), str(spec.get("uid") or ""), extra)
+    user, groups = str(spec.get("user") or ""), tuple(str(item) for item in as_list(spec.get("groups")))
+    if not user and not groups:
+        raise StatusError(
+            422, "Invalid", "spec.user: Required value: at least one of user or groups must be specified"
+        )
+    extra = {
+        name: tuple(str(item) for item in as_list(values))
+        for name, values in as_object(spec.get("extra")).items()
+    }
+    return Identity(user, groups, str(spec.get("uid") or ""), extra)
 
 
 def asked_attributes(spec: Json) -> Attributes:
@@ -107,8 +114,9 @@ def asked_attributes(spec: Json) -> Attributes:
             "Invalid",
             "spec: exactly one of resourceAttributes and nonResourceAttributes must be specified",
         )
-    if path is not None:
-        return Attributes(str(path.get("verb") or ""), path=str(path.get("path") or ""))
+    if resource is None:
+        asked = as_object(path)
+        return Attributes(str(asked.get("verb") or ""), path=str(asked.get("path") or ""))
     return Attributes(
         str(resource.get("verb") or ""),
         str(resource.get("group") or ""),

@@ -2,12 +2,13 @@
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from anyvisor.embedded.apiserver import crd_rules
-from anyvisor.embedded.apiserver.resource import Strategy, lookup
+from anyvisor.embedded.apiserver.resource import Strategy
 from anyvisor.embedded.apiserver.status import Cause, forbidden_field, invalid_value, required
+from anyvisor.embedded.apiserver.values import as_object, as_objects, lookup, object_at
 
 Json = dict[str, Any]
 
@@ -46,9 +47,7 @@ def _pod(obj: Json, old: Json | None) -> None:
     ):
         spec.setdefault(name, value)
     spec.setdefault("securityContext", {})
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        if not isinstance(container, dict):
-            continue
+    for container in [*as_objects(spec.get("containers")), *as_objects(spec.get("initContainers"))]:
         for name, value in _CONTAINER_DEFAULTS.items():
             container.setdefault(name, value)
         container.setdefault("resources", {})
@@ -62,11 +61,8 @@ def _pod(obj: Json, old: Json | None) -> None:
 def _qos(spec: Json) -> str:
     requests = limits = 0
     guaranteed = True
-    containers: Sequence[Json] = [item for item in spec.get("containers") or () if isinstance(item, dict)]
-    for container in containers:
-        resources: Json = container.get("resources") or {}
-        wants: Json = resources.get("requests") or {}
-        caps: Json = resources.get("limits") or {}
+    for container in as_objects(spec.get("containers")):
+        wants, caps = object_at(container, "resources", "requests"), object_at(container, "resources", "limits")
         requests += len(wants)
         limits += len(caps)
         for name in ("cpu", "memory"):
@@ -131,7 +127,7 @@ def _check_data(obj: Json, old: Json | None) -> list[Cause]:
     causes: list[Cause] = []
     size = 0
     for part in ("data", "binaryData"):
-        for name, value in (obj.get(part) or {}).items():
+        for name, value in as_object(obj.get(part)).items():
             size += len(value)
             if not _is_config_key(name):
                 causes.append(
@@ -158,7 +154,7 @@ def _is_config_key(name: str) -> bool:
 
 def _check_secret(obj: Json, old: Json | None) -> list[Cause]:
     causes = _check_data(obj, old)
-    for name, value in (obj.get("data") or {}).items():
+    for name, value in as_object(obj.get("data")).items():
         try:
             base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):

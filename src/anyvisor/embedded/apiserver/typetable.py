@@ -98,7 +98,7 @@ def _field(package: str, row: str) -> Field:
         repeated, kind = True, "string"
     elif kind not in SCALARS and "." not in kind:
         kind = f"{package}.{kind}"
-    options = dict(item.partition("=")[::2] for item in attributes)
+    options = {name: value for name, _, value in (item.partition("=") for item in attributes)}
     list_type, _, keys = options.get("list", "").partition(":")
     strategy, _, key = options.get("patch", "").partition(":")
     return Field(

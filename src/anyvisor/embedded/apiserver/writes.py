@@ -27,6 +27,7 @@ from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.state import Collection, Entry, Key, State, encode
 from anyvisor.embedded.apiserver.status import Cause, StatusError, forbidden_field, invalid_value
 from anyvisor.embedded.apiserver.validation import find_causes, special_causes
+from anyvisor.embedded.apiserver.values import as_list, as_object, object_at
 
 Json = dict[str, Any]
 Change = Callable[[Json], Json]
@@ -527,8 +528,8 @@ def mark_deleted(resource: Resource, obj: Json, options: DeleteOptions) -> bool:
     """Mark an object for deletion, in place; returns whether that changed anything."""
     metadata: Json = obj["metadata"]
     before = copy.deepcopy(metadata)
-    finalizers: list[str] = [name for name in metadata.get("finalizers") or () if name not in (FOREGROUND, ORPHAN)]
-    present = set(metadata.get("finalizers") or ())
+    present: list[str] = as_list(metadata.get("finalizers"))
+    finalizers = [name for name in present if name not in (FOREGROUND, ORPHAN)]
     if options.propagation == "Foreground" or (not options.propagation and FOREGROUND in present):
         finalizers.append(FOREGROUND)
     elif options.propagation == "Orphan" or (not options.propagation and ORPHAN in present):
@@ -557,7 +558,7 @@ def _grace(resource: Resource, obj: Json, options: DeleteOptions) -> int:
     if not resource.strategy.graceful:
         return 0
     spec: Json = obj.get("spec") or {}
-    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if not spec.get("nodeName") or object_at(obj, "status").get("phase") in ("Succeeded", "Failed"):
         return 0
     if options.grace is not None:
         return options.grace
@@ -573,7 +574,7 @@ def is_finished(obj: Json) -> bool:
     if int(metadata.get("deletionGracePeriodSeconds") or 0) > 0:
         return False
     is_namespace = obj.get("kind") == "Namespace" and obj.get("apiVersion") == "v1"
-    return not (is_namespace and (obj.get("spec") or {}).get("finalizers"))
+    return not (is_namespace and object_at(obj, "spec").get("finalizers"))
 
 
 _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
@@ -600,7 +601,7 @@ def check_metadata(resource: Resource, metadata: Json, old: Json | None) -> list
     if old is None:
         causes.extend(_check_name(resource, name))
     causes.extend(_check_labels(metadata.get("labels") or {}))
-    total = sum(len(key) + len(value) for key, value in (metadata.get("annotations") or {}).items())
+    total = sum(len(key) + len(value) for key, value in as_object(metadata.get("annotations")).items())
     if total > 256 << 10:
         causes.append(Cause("metadata.annotations", "FieldValueTooLong", "Too long: may not be more than 262144 bytes"))
     for index, owner in enumerate(metadata.get("ownerReferences") or ()):
