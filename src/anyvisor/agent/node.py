@@ -26,6 +26,8 @@ _ACCELERATORS: Final[Mapping[int, str]] = {
     hri.ACCELERATOR_NONE: "none",
 }
 
+_LIMITS: Final = {"cpu.count": "cpu.count", "memory.bytes": "memory.size", "memory.size": "memory.size"}
+
 
 def driver_status(session: DriverSession, old: Json, time: Time) -> Json:
     """One entry of `status.drivers`: pure. Facts only narrow what the manifest states."""
@@ -36,12 +38,13 @@ def driver_status(session: DriverSession, old: Json, time: Time) -> Json:
         "healthy": session.usable,
         "conditions": _conditions(session, facts, old, time),
         "capabilities": _capabilities(facts),
-        "accelerators": [
+    }
+    if session.facts is not None:
+        result["accelerators"] = [
             _ACCELERATORS[fact.accelerator]
             for fact in facts.accelerators
             if fact.runs_guest and fact.accelerator in _ACCELERATORS
-        ],
-    }
+        ]
     if info is not None:
         result["version"] = info.version
         result["hriMinor"] = session.client.minor
@@ -84,15 +87,18 @@ def _accelerator_conditions(facts: NodeFacts) -> list[Condition]:
 
 
 def _capabilities(facts: NodeFacts) -> Json:
-    narrowed: Json = {}
-    if facts.withdrawn_capabilities:
-        narrowed["withdrawn"] = sorted(facts.withdrawn_capabilities)
+    """What this host takes away from the manifest, by capability id."""
+    narrowed: Json = {
+        capability: {"state": "no", "reason": "this host does not have it"}
+        for capability in sorted(facts.withdrawn_capabilities)
+    }
     if facts.cpu_models:
-        narrowed["cpuModels"] = list(facts.cpu_models)
+        narrowed["cpu.model.named"] = {"values": list(facts.cpu_models)}
     if facts.machine_profiles:
-        narrowed["machineProfiles"] = list(facts.machine_profiles)
-    if facts.limits:
-        narrowed["limits"] = {key: facts.limits[key] for key in sorted(facts.limits)}
+        narrowed["machine.profile"] = {"values": list(facts.machine_profiles)}
+    for limit, capability in _LIMITS.items():
+        if limit in facts.limits:
+            narrowed[capability] = {"max": facts.limits[limit]}
     return narrowed
 
 
