@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from anyvisor.drivers.qemu.qmp.protocol import Event, Failure, Greeting, Message, ProtocolError, QmpCore, Reply
 from anyvisor.hri.errors import DeadlineExceeded, VmmFailed
@@ -119,8 +119,7 @@ class QmpClient(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods alone
 
     def data_received(self, data: bytes) -> None:
         """Cut and dispatch; end the session at the first thing that is not QMP."""

@@ -148,6 +148,7 @@ def stop_script() -> StopScript:
 
     The last step is repeated by the hook. It continues a paused guest, presses the button and asks for the run state.
     `shutdown"` ends both the event's reason (guest-shutdown) and the run state of a guest that was down before.
+    `finish` may be played on a connection of its own: negotiating twice is an error that changes nothing.
     """
     press = b'{"execute":"cont"}{"execute":"system_powerdown"}{"execute":"query-status"}'
     return StopScript(
@@ -156,7 +157,7 @@ def stop_script() -> StopScript:
             StopScript.Step(send=b'{"execute":"qmp_capabilities"}', expect=b'"return"'),
             StopScript.Step(send=press, expect=b'shutdown"'),
         ],
-        finish=[StopScript.Step(send=b'{"execute":"quit"}')],
+        finish=[StopScript.Step(send=b'{"execute":"qmp_capabilities"}{"execute":"quit"}', expect=b'"SHUTDOWN"')],
     )
 
 

@@ -1,0 +1,297 @@
+"""The QEMU driver with real guests, each by its own process and no agent but the test."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from anyvisor.hri.errors import MachineNotFound, Refused, VmmFailed
+from anyvisor.hri.v1.machine_spec_pb2 import Disk, Firmware, Lifecycle, Machine, VolumeHandle
+from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest
+from anyvisor.hri.v1.types_pb2 import (
+    ACCELERATOR_EMULATION,
+    END_REASON_FORCED,
+    END_REASON_GUEST_REBOOT,
+    END_REASON_GUEST_SHUTDOWN,
+    END_REASON_REQUESTED_SHUTDOWN,
+    END_REASON_UNKNOWN,
+    END_REASON_VMM_EXITED,
+    PAUSE_REASON_USER,
+    PHASE_CRASHED,
+    PHASE_LOST,
+    PHASE_PAUSED,
+    PHASE_RUNNING,
+    PHASE_STOPPED,
+    Endpoint,
+    MachineState,
+    StopScript,
+    Thread,
+)
+from anyvisor.launcher import shim
+from tests import guests
+from tests.machine.rig import Guest, Rig, machine_of
+
+
+def kernel_machine(name: str = "m1") -> tuple[Machine, dict[str, int]]:
+    """The tiny guest by direct kernel boot."""
+    machine = machine_of(name)
+    machine.accelerator = ACCELERATOR_EMULATION
+    machine.boot.kernel.kernel_handle = "kernel"
+    machine.boot.kernel.command_line = "hello, world"
+    return machine, {"kernel": os.open(guests.tiny_kernel(), os.O_RDONLY | os.O_CLOEXEC)}
+
+
+async def boot_tiny(rig: Rig, name: str = "m1") -> Guest:
+    machine, files = kernel_machine(name)
+    guest = await rig.boot(machine, files)
+    await guest.logged("ANYVISOR t=")
+    return guest
+
+
+def ended(state: MachineState) -> bool:
+    return state.phase in (PHASE_STOPPED, PHASE_CRASHED, PHASE_LOST)
+
+
+async def test_kernel_boots_and_answers_on_its_console(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    state = await rig.until(guest, lambda state: state.phase == PHASE_RUNNING)
+    assert state.accelerator == ACCELERATOR_EMULATION
+    assert state.vmm_version
+    await guest.type("cmdline\n")
+    assert await guest.logged("cmdline (.*)\r") == "hello, world"
+    inspected = await rig.client.inspect("m1")
+    assert inspected.memory_bytes == 64 << 20
+    assert [thread.role for thread in inspected.threads] == [Thread.ROLE_VCPU]
+    assert "warning" not in guest.errors
+
+
+async def test_console_stream_names_the_endpoint(rig: Rig) -> None:
+    await boot_tiny(rig)
+    request = OpenStreamRequest(machine_id="m1", kind=STREAM_KIND_CONSOLE)
+    opened = await rig.client.open_stream(request)
+    assert opened.endpoint_id == "console/serial0"
+    endpoints = {each.id: each for each in await rig.client.list_endpoints("m1")}
+    assert endpoints["console/serial0"].purpose == Endpoint.PURPOSE_CONSOLE
+    assert endpoints["stop"].stop_script.request
+
+
+def disk_image(directory: Path) -> tuple[int, int]:
+    """A qcow2 overlay (read-write) over the raw boot disk (read-only), as descriptors."""
+    base, overlay = directory / "base.raw", directory / "overlay.qcow2"
+    shutil.copyfile(guests.boot_disk(), base)
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base, overlay], check=True, timeout=60
+    )
+    return os.open(overlay, os.O_RDWR | os.O_CLOEXEC), os.open(base, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def disk_machine(name: str, bus: Disk.Bus = Disk.BUS_VIRTIO) -> Machine:
+    machine = machine_of(name)
+    machine.accelerator = ACCELERATOR_EMULATION
+    machine.boot.firmware.kind = Firmware.KIND_BIOS
+    disk = machine.disks.add(id="root", kind=Disk.KIND_DISK, bus=bus)
+    disk.volume.size_bytes = 1 << 20
+    disk.volume.layers.add(handle="overlay", format=VolumeHandle.Layer.FORMAT_QCOW2)
+    disk.volume.layers.add(handle="base", format=VolumeHandle.Layer.FORMAT_RAW, read_only=True)
+    return machine
+
+
+@pytest.mark.parametrize("bus", [Disk.BUS_VIRTIO, Disk.BUS_SATA, Disk.BUS_SCSI])
+async def test_bios_boots_an_overlay_over_a_raw_disk(rig: Rig, rundir: Path, bus: Disk.Bus) -> None:
+    overlay, base = disk_image(rundir)
+    guest = await rig.boot(disk_machine("d1", bus), {"overlay": overlay, "base": base})
+    await guest.logged("ANYVISOR disk first boot")
+    await guest.type("wX")
+    await guest.logged("written")
+    os.close(overlay)
+    os.close(base)
+    await rig.done(await rig.client.stop("d1", generation=2, force=True))
+    state = await rig.until(guest, ended)
+    assert (state.phase, state.end_reason) == (PHASE_STOPPED, END_REASON_FORCED)
+    assert await guest.ended() == 0
+    assert (rundir / "base.raw").read_bytes() == guests.boot_disk().read_bytes()
+    await rig.client.destroy("d1", generation=3)
+    again = await rig.boot(
+        disk_machine("d2", bus),
+        {
+            "overlay": os.open(rundir / "overlay.qcow2", os.O_RDWR | os.O_CLOEXEC),
+            "base": os.open(rundir / "base.raw", os.O_RDONLY | os.O_CLOEXEC),
+        },
+    )
+    await again.logged("ANYVISOR disk Xirst boot")
+
+
+async def test_second_opener_of_a_disk_is_refused_by_its_lock(rig: Rig, rundir: Path) -> None:
+    overlay, base = disk_image(rundir)
+    first = await rig.boot(disk_machine("d1"), {"overlay": overlay, "base": base})
+    await first.logged("ANYVISOR t=")
+    other = {
+        "overlay": os.open(rundir / "overlay.qcow2", os.O_RDWR | os.O_CLOEXEC),
+        "base": os.open(rundir / "base.raw", os.O_RDONLY | os.O_CLOEXEC),
+    }
+    second = await rig.launch(disk_machine("d2"), other)
+    with pytest.raises(VmmFailed, match="before it had built the machine"):
+        await rig.start(second)
+    state = await rig.until(second, ended)
+    assert (state.phase, state.end_reason) == (PHASE_CRASHED, END_REASON_VMM_EXITED)
+    assert "lock" in second.errors
+    assert await second.ended() == 1
+
+
+async def test_stop_request_ends_in_the_guests_own_shutdown(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await rig.done(await rig.client.stop("m1", generation=2))
+    state = await rig.until(guest, ended)
+    assert (state.phase, state.end_reason) == (PHASE_STOPPED, END_REASON_REQUESTED_SHUTDOWN)
+    assert guest.process.poll() is None, "the VMM holds the end state until it is destroyed"
+    last = await rig.client.destroy("m1", generation=3)
+    assert last.end_reason == END_REASON_REQUESTED_SHUTDOWN
+    assert await guest.ended() == 0
+    assert "ANYVISOR button" in guest.log
+
+
+async def test_guest_power_off_is_told_from_a_request(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await guest.type("off\n")
+    state = await rig.until(guest, ended)
+    assert (state.phase, state.end_reason) == (PHASE_STOPPED, END_REASON_GUEST_SHUTDOWN)
+
+
+async def test_forced_stop_of_a_guest_that_ignores_the_button(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await guest.type("deaf\n")
+    await rig.done(await rig.client.stop("m1", generation=2))
+    await rig.done(await rig.client.stop("m1", generation=3, force=True))
+    state = await rig.until(guest, ended)
+    assert (state.phase, state.end_reason) == (PHASE_STOPPED, END_REASON_FORCED)
+    assert await guest.ended() == 0
+
+
+async def test_reset_starts_the_guest_over(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await rig.done(await rig.client.reset("m1", generation=2))
+    await guest.logged("(?s)ANYVISOR tiny.*ANYVISOR tiny")
+    assert (await rig.client.inspect("m1")).phase == PHASE_RUNNING
+
+
+async def test_soft_reboot_goes_through_the_guests_shutdown(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await rig.done(await rig.client.stop("m1", generation=2, reboot=True))
+    await guest.logged("(?s)ANYVISOR button.*ANYVISOR tiny.*ANYVISOR t=")
+    assert (await rig.client.inspect("m1")).phase == PHASE_RUNNING
+
+
+async def test_guests_own_reboot_ends_a_machine_that_stops_on_reboot(rig: Rig) -> None:
+    machine, files = kernel_machine()
+    machine.lifecycle.on_reboot = Lifecycle.ON_REBOOT_STOP
+    guest = await rig.boot(machine, files)
+    await guest.logged("ANYVISOR t=")
+    await guest.type("reset\n")
+    state = await rig.until(guest, ended)
+    assert (state.phase, state.end_reason) == (PHASE_STOPPED, END_REASON_GUEST_REBOOT)
+
+
+async def test_pause_holds_the_guest_and_resume_lets_it_go(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await rig.done(await rig.client.pause("m1", generation=2))
+    state = await rig.until(guest, lambda state: state.phase == PHASE_PAUSED)
+    assert state.pause_reason == PAUSE_REASON_USER
+    held = guest.log
+    await asyncio.sleep(0.3)  # three ticks of a guest that runs
+    assert guest.log == held
+    await rig.done(await rig.client.resume("m1", generation=3))
+    await rig.until(guest, lambda state: state.phase == PHASE_RUNNING)
+    ticks = held.count("ANYVISOR t=")
+    await guest.logged(f"ANYVISOR t={ticks + 2}\r")
+
+
+async def test_starts_paused_on_request(rig: Rig) -> None:
+    machine, files = kernel_machine()
+    machine.lifecycle.start_paused = True
+    guest = await rig.boot(machine, files)
+    await rig.until(guest, lambda state: state.phase == PHASE_PAUSED)
+    assert guest.log == ""
+    await rig.done(await rig.client.resume("m1", generation=2))
+    await guest.logged("ANYVISOR t=")
+
+
+async def test_killed_driver_harms_no_guest_and_its_successor_adopts(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await rig.kill_driver()
+    before = int(await guest.logged(r"(?s).*ANYVISOR t=(\d+)"))
+    await rig.start_driver()
+    state = await rig.adopt(guest)
+    assert state.phase == PHASE_RUNNING
+    assert state.accelerator == ACCELERATOR_EMULATION
+    assert {each.id for each in state.endpoints} == {"control", "stop", "console/serial0"}
+    await guest.logged(f"ANYVISOR t={before + 3}\r")
+    assert guest.log.count("ANYVISOR tiny") == 1
+    await rig.done(await rig.client.stop("m1", generation=2))
+    state = await rig.until(guest, ended)
+    assert state.end_reason == END_REASON_REQUESTED_SHUTDOWN
+
+
+async def test_guest_that_went_down_unseen_has_an_unknown_cause(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await rig.kill_driver()
+    await guest.type("off\n")
+    await guest.logged("ANYVISOR off")
+    await rig.start_driver()
+    state = await rig.adopt(guest)
+    assert (state.phase, state.end_reason) == (PHASE_STOPPED, END_REASON_UNKNOWN)
+    assert (await rig.client.destroy("m1", generation=2)).phase == PHASE_STOPPED
+    assert await guest.ended() == 0
+
+
+async def test_adoption_of_another_machines_vmm_is_refused(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await rig.kill_driver()
+    await rig.start_driver()
+    guest.machine.id = "m2"
+    with pytest.raises(Refused, match="runs machine 'm1'"):
+        await rig.adopt(guest)
+
+
+async def test_vmm_that_was_killed_is_lost(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    guest.process.send_signal(signal.SIGKILL)
+    state = await rig.until(guest, ended)
+    assert (state.phase, state.end_reason) == (PHASE_LOST, END_REASON_UNKNOWN)
+    last = await rig.client.destroy("m1", generation=2)
+    assert last.phase == PHASE_LOST
+    with pytest.raises(MachineNotFound):
+        await rig.client.inspect("m1")
+
+
+async def test_what_is_not_served_is_refused_with_all_findings(rig: Rig) -> None:
+    machine, files = kernel_machine()
+    machine.cpu.dedicated.append(3)
+    machine.filesystems.add(id="fs", tag="t")
+    with pytest.raises(Refused) as caught:
+        await rig.boot(machine, files)
+    fields = {finding.field for finding in caught.value.findings}
+    assert {"cpu.dedicated[0]", "filesystems[0]"} <= fields
+
+
+def shim_steps(steps: Sequence[StopScript.Step]) -> list[shim.Step]:
+    return [shim.Step(step.send, step.expect) for step in steps]
+
+
+async def test_stop_script_shuts_the_guest_down_without_a_driver(rig: Rig) -> None:
+    guest = await boot_tiny(rig)
+    await rig.kill_driver()
+    script = next(each for each in guest.prepared.endpoints if each.id == "stop").stop_script
+    with guest.connect("stop") as connection:
+        connection.setblocking(True)
+        assert await asyncio.to_thread(shim.play, connection, shim_steps(script.request), time.monotonic() + 20)
+        assert "ANYVISOR off" in guest.log
+        assert guest.process.poll() is None
+        assert await asyncio.to_thread(shim.play, connection, shim_steps(script.finish), time.monotonic() + 5)
+    assert await guest.ended() == 0
+    await rig.start_driver()
