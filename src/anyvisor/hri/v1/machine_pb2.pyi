@@ -250,7 +250,14 @@ class Event(_message.Message):
     def __init__(self, boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., kind: _Optional[_Union[Event.Kind, str]] = ..., state: _Optional[_Union[_types_pb2.MachineState, _Mapping]] = ..., operation: _Optional[_Union[_types_pb2.Operation, _Mapping]] = ..., machine_id: _Optional[str] = ...) -> None: ...
 
 class ApplyRequest(_message.Message):
-    __slots__ = ("mutation", "attach_disk", "detach_disk", "resize_disk", "change_media", "attach_nic", "detach_nic", "set_link", "set_cpu", "set_memory", "attach_device", "detach_device", "tokens")
+    __slots__ = ("mutation", "attach_disk", "detach_disk", "resize_disk", "change_media", "attach_nic", "detach_nic", "set_link", "set_cpu", "set_memory", "attach_device", "detach_device", "tokens", "placed")
+    class PlacedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     MUTATION_FIELD_NUMBER: _ClassVar[int]
     ATTACH_DISK_FIELD_NUMBER: _ClassVar[int]
     DETACH_DISK_FIELD_NUMBER: _ClassVar[int]
@@ -264,6 +271,7 @@ class ApplyRequest(_message.Message):
     ATTACH_DEVICE_FIELD_NUMBER: _ClassVar[int]
     DETACH_DEVICE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PLACED_FIELD_NUMBER: _ClassVar[int]
     mutation: Mutation
     attach_disk: _machine_spec_pb2.Disk
     detach_disk: str
@@ -277,15 +285,18 @@ class ApplyRequest(_message.Message):
     attach_device: _machine_spec_pb2.Device
     detach_device: str
     tokens: _containers.RepeatedCompositeFieldContainer[_types_pb2.DescriptorToken]
-    def __init__(self, mutation: _Optional[_Union[Mutation, _Mapping]] = ..., attach_disk: _Optional[_Union[_machine_spec_pb2.Disk, _Mapping]] = ..., detach_disk: _Optional[str] = ..., resize_disk: _Optional[_Union[ResizeDisk, _Mapping]] = ..., change_media: _Optional[_Union[ChangeMedia, _Mapping]] = ..., attach_nic: _Optional[_Union[_machine_spec_pb2.Nic, _Mapping]] = ..., detach_nic: _Optional[str] = ..., set_link: _Optional[_Union[SetLink, _Mapping]] = ..., set_cpu: _Optional[_Union[SetCpu, _Mapping]] = ..., set_memory: _Optional[_Union[SetMemory, _Mapping]] = ..., attach_device: _Optional[_Union[_machine_spec_pb2.Device, _Mapping]] = ..., detach_device: _Optional[str] = ..., tokens: _Optional[_Iterable[_Union[_types_pb2.DescriptorToken, _Mapping]]] = ...) -> None: ...
+    placed: _containers.ScalarMap[str, str]
+    def __init__(self, mutation: _Optional[_Union[Mutation, _Mapping]] = ..., attach_disk: _Optional[_Union[_machine_spec_pb2.Disk, _Mapping]] = ..., detach_disk: _Optional[str] = ..., resize_disk: _Optional[_Union[ResizeDisk, _Mapping]] = ..., change_media: _Optional[_Union[ChangeMedia, _Mapping]] = ..., attach_nic: _Optional[_Union[_machine_spec_pb2.Nic, _Mapping]] = ..., detach_nic: _Optional[str] = ..., set_link: _Optional[_Union[SetLink, _Mapping]] = ..., set_cpu: _Optional[_Union[SetCpu, _Mapping]] = ..., set_memory: _Optional[_Union[SetMemory, _Mapping]] = ..., attach_device: _Optional[_Union[_machine_spec_pb2.Device, _Mapping]] = ..., detach_device: _Optional[str] = ..., tokens: _Optional[_Iterable[_Union[_types_pb2.DescriptorToken, _Mapping]]] = ..., placed: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ResizeDisk(_message.Message):
-    __slots__ = ("disk_id", "size_bytes")
+    __slots__ = ("disk_id", "size_bytes", "current_bytes")
     DISK_ID_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     disk_id: str
     size_bytes: int
-    def __init__(self, disk_id: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    current_bytes: int
+    def __init__(self, disk_id: _Optional[str] = ..., size_bytes: _Optional[int] = ..., current_bytes: _Optional[int] = ...) -> None: ...
 
 class ChangeMedia(_message.Message):
     __slots__ = ("disk_id", "volume", "tray_open")

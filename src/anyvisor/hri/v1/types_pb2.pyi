@@ -91,7 +91,7 @@ ACCELERATOR_EMULATION: Accelerator
 ACCELERATOR_NONE: Accelerator
 
 class Endpoint(_message.Message):
-    __slots__ = ("id", "purpose", "protocol", "protocol_version", "exclusive", "socket", "listen_descriptor", "vmm_path", "device_id", "stop_script")
+    __slots__ = ("id", "purpose", "protocol", "protocol_version", "exclusive", "socket", "listen_descriptor", "vmm_path", "shared_with", "device_id", "stop_script", "reader_logs")
     class Purpose(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PURPOSE_UNSPECIFIED: _ClassVar[Endpoint.Purpose]
@@ -114,10 +114,12 @@ class Endpoint(_message.Message):
         SOCKET_STREAM: _ClassVar[Endpoint.Socket]
         SOCKET_DGRAM: _ClassVar[Endpoint.Socket]
         SOCKET_SEQPACKET: _ClassVar[Endpoint.Socket]
+        SOCKET_FIFO: _ClassVar[Endpoint.Socket]
     SOCKET_UNSPECIFIED: Endpoint.Socket
     SOCKET_STREAM: Endpoint.Socket
     SOCKET_DGRAM: Endpoint.Socket
     SOCKET_SEQPACKET: Endpoint.Socket
+    SOCKET_FIFO: Endpoint.Socket
     ID_FIELD_NUMBER: _ClassVar[int]
     PURPOSE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
@@ -126,8 +128,10 @@ class Endpoint(_message.Message):
     SOCKET_FIELD_NUMBER: _ClassVar[int]
     LISTEN_DESCRIPTOR_FIELD_NUMBER: _ClassVar[int]
     VMM_PATH_FIELD_NUMBER: _ClassVar[int]
+    SHARED_WITH_FIELD_NUMBER: _ClassVar[int]
     DEVICE_ID_FIELD_NUMBER: _ClassVar[int]
     STOP_SCRIPT_FIELD_NUMBER: _ClassVar[int]
+    READER_LOGS_FIELD_NUMBER: _ClassVar[int]
     id: str
     purpose: Endpoint.Purpose
     protocol: str
@@ -136,9 +140,11 @@ class Endpoint(_message.Message):
     socket: Endpoint.Socket
     listen_descriptor: int
     vmm_path: str
+    shared_with: str
     device_id: str
     stop_script: StopScript
-    def __init__(self, id: _Optional[str] = ..., purpose: _Optional[_Union[Endpoint.Purpose, str]] = ..., protocol: _Optional[str] = ..., protocol_version: _Optional[str] = ..., exclusive: _Optional[bool] = ..., socket: _Optional[_Union[Endpoint.Socket, str]] = ..., listen_descriptor: _Optional[int] = ..., vmm_path: _Optional[str] = ..., device_id: _Optional[str] = ..., stop_script: _Optional[_Union[StopScript, _Mapping]] = ...) -> None: ...
+    reader_logs: bool
+    def __init__(self, id: _Optional[str] = ..., purpose: _Optional[_Union[Endpoint.Purpose, str]] = ..., protocol: _Optional[str] = ..., protocol_version: _Optional[str] = ..., exclusive: _Optional[bool] = ..., socket: _Optional[_Union[Endpoint.Socket, str]] = ..., listen_descriptor: _Optional[int] = ..., vmm_path: _Optional[str] = ..., shared_with: _Optional[str] = ..., device_id: _Optional[str] = ..., stop_script: _Optional[_Union[StopScript, _Mapping]] = ..., reader_logs: _Optional[bool] = ...) -> None: ...
 
 class StopScript(_message.Message):
     __slots__ = ("request", "finish")
