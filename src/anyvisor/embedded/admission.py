@@ -1,7 +1,8 @@
 """Admission in process: the rules of the virtualization API, the planner's verdict, and what pods may be made.
 
 The same pure functions answer a cluster's webhooks. Here they run twice in a write, as the API's order wants it: once
-for the defaults before the schema is checked, once for the verdict after it.
+for the defaults, before the schema is checked, and once for what the rules refuse, after it. The planner is asked at
+the first turn, which alone knows what the user wrote and what came from a default.
 """
 
 import uuid
@@ -40,12 +41,16 @@ class VirtualizationRules:
             return ALLOWED
         question = self._question(request)
         answer = admit(question, self.world.config())
-        if self.phase == "mutating":
-            return AdmissionResult(object=answer.object, warnings=answer.warnings) if answer.allowed else ALLOWED
+        if self.phase == "validating":
+            return ALLOWED if answer.allowed else _refusal(answer)
         if not answer.allowed:
-            return _refusal(answer)
-        found = unserved.check(question.kind, answer.object, question.old_object)
-        return AdmissionResult(causes=_causes(found or verdicts.causes(self.world, question, answer.object)))
+            return ALLOWED  # refused after the schema, which may have a better reason
+        unserved_here = unserved.check(question.kind, answer.object, question.old_object)
+        if unserved_here:
+            return AdmissionResult(causes=_causes(unserved_here))
+        verdict = verdicts.judge(self.world, question, answer)
+        warnings = [*answer.warnings, *verdict.warnings]
+        return AdmissionResult(object=verdict.object, warnings=warnings, causes=_causes(verdict.causes))
 
     def _question(self, request: AdmissionRequest) -> Question:
         return Question(

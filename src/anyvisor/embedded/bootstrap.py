@@ -26,7 +26,8 @@ def objects() -> list[Json]:
             "apiVersion": "kubevirt.io/v1",
             "kind": "KubeVirt",
             "metadata": {"name": "kubevirt", "namespace": _NAMESPACE},
-            "spec": {"configuration": {}},
+            # Bridge, the API's own default, would give the guest the pod's address, which user-mode networking cannot.
+            "spec": {"configuration": {"network": {"defaultNetworkInterface": "masquerade"}}},
         },
         *roles(),
     ]

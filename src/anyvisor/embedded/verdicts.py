@@ -1,43 +1,67 @@
 """The planner's word on a machine that is to be created: refused here, with reasons, when no driver can run it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.dispatch import admit
-from anyvisor.admission.result import AdmissionRequest, Cause, User
+from anyvisor.admission.result import AdmissionRequest, AdmissionResult, Cause, Default, User
+from anyvisor.admission.values import Obj
 from anyvisor.api.meta import object_at, text_at
 from anyvisor.embedded.world import ServerWorld
 from anyvisor.planning.classes import ClassError, candidates, choose
 from anyvisor.planning.facts import node_facts
 from anyvisor.planning.plan import Finding
-from anyvisor.planning.planner import Policy
+from anyvisor.planning.planner import Policy, effective
 
 _AT = {"VirtualMachine": ("spec", "template", "spec"), "VirtualMachineInstance": ("spec",)}
 _CONTROLLER = User("system:anyvisor:controller")
 
 
-def causes(world: ServerWorld, request: AdmissionRequest, obj: Mapping[str, Any]) -> Sequence[Cause]:
-    """Why the machine of a VM or VMI that is created, or whose description is changed, cannot run."""
-    at = _AT.get(request.kind)
-    if at is None or request.operation not in ("CREATE", "UPDATE") or request.subresource:
-        return ()
-    spec = object_at(obj, *at)
-    if request.old_object is not None and object_at(request.old_object, *at) == spec:
-        return ()
-    prefix = ".".join(at)
-    classes, drivers = world.list("HypervisorClass"), world.list("HypervisorDriver")
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why the machine cannot run; or the object as it is to be stored, without defaults that its driver cannot meet."""
+
+    object: Obj
+    causes: Sequence[Cause] = ()
+    warnings: Sequence[str] = ()
+
+
+def judge(world: ServerWorld, request: AdmissionRequest, answer: AdmissionResult) -> Verdict:
+    """Ask the planner about a VM or VMI that is created, or a VM whose machine is changed.
+
+    `answer` is what the admission rules said of the request: the object with its defaults, and where those are.
+    """
+    at, obj = _AT.get(request.kind), answer.object
+    if at is None or request.subresource or not _is_new(request, obj, at):
+        return Verdict(obj)
+    spec, prefix = object_at(obj, *at), ".".join(at)
     try:
-        found = candidates(text_at(spec, "hypervisor"), classes, drivers)
+        named = text_at(spec, "hypervisor")
+        found = candidates(named, world.list("HypervisorClass"), world.list("HypervisorDriver"))
     except ClassError as error:
-        return (Cause("FieldValueNotFound", f"{prefix}.hypervisor", str(error)),)
-    full, defaulted = _defaulted(request, spec, world.config())
+        return Verdict(obj, [Cause("FieldValueNotFound", f"{prefix}.hypervisor", str(error))])
+    if request.kind == "VirtualMachine":
+        spec, defaults = _as_machine(request, spec, world.config())
+    else:
+        defaults = answer.defaults
+    sources = {default.path: default.source for default in defaults}
     nodes = [node_facts(node) for node in world.list("HypervisorNode")]
-    plan = choose(full, found, nodes, Policy(namespace=request.namespace), defaulted=defaulted)
-    if plan.verdict != "REFUSED":
-        return ()
-    return [_cause(finding, prefix) for finding in plan.findings if finding.severity == "error"]
+    plan = choose(spec, found, nodes, Policy(namespace=request.namespace), defaulted=sources)
+    if not plan.accepted:
+        return Verdict(obj, [_cause(finding, prefix) for finding in plan.findings if finding.severity == "error"])
+    warnings = [finding.message for finding in plan.findings if finding.severity == "warn"]
+    if request.kind == "VirtualMachineInstance" and plan.substitutions:
+        obj = {**obj, "spec": effective(spec, plan)}
+    return Verdict(obj, warnings=warnings)
+
+
+def _is_new(request: AdmissionRequest, obj: Obj, at: Sequence[str]) -> bool:
+    if request.operation == "CREATE":
+        return True
+    if request.operation != "UPDATE" or request.kind != "VirtualMachine" or request.old_object is None:
+        return False
+    return object_at(request.old_object, *at) != object_at(obj, *at)
 
 
 def _cause(finding: Finding, prefix: str) -> Cause:
@@ -46,19 +70,16 @@ def _cause(finding: Finding, prefix: str) -> Cause:
     return Cause("FieldValueNotSupported", f"{prefix}.{field}" if field else prefix, "; ".join(words))
 
 
-def _defaulted(
-    request: AdmissionRequest, spec: Mapping[str, Any], config: ClusterConfig
-) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """The spec as the machine will have it, and which of its paths nobody wrote."""
+def _as_machine(request: AdmissionRequest, spec: Obj, config: ClusterConfig) -> tuple[Obj, Sequence[Default]]:
+    """The spec of the VM's machine with the defaults that it will have, and where those are."""
     machine = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
         "metadata": {"name": "machine", "namespace": request.namespace},
-        "spec": dict(spec),
+        "spec": spec,
     }
     question = replace(
         request, kind="VirtualMachineInstance", operation="CREATE", object=machine, old_object=None, user=_CONTROLLER
     )
     answer = admit(question, config)
-    sources = {default.path: default.source for default in answer.defaults}
-    return object_at(answer.object, "spec"), sources
+    return object_at(answer.object, "spec"), answer.defaults

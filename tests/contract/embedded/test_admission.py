@@ -1,0 +1,139 @@
+"""The API server with admission and the planner's word plugged in, used by our own client in process."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyvisor.api.crd import crds
+from anyvisor.embedded import bootstrap, identities
+from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
+from anyvisor.embedded.apiserver.config import ServerConfig
+from anyvisor.embedded.apiserver.identity import Identity
+from anyvisor.embedded.apiserver.server import ApiServer
+from anyvisor.embedded.drivers import load
+from anyvisor.embedded.world import ServerWorld
+from anyvisor.kube.client import Client
+from anyvisor.kube.errors import ApiError, Forbidden, Invalid
+from anyvisor.kube.resources import CLASSES, DRIVERS, PODS, VMIS, VMS
+
+ADMIN = Identity("admin", ("system:masters",)).with_authenticated()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    world = ServerWorld()
+    config = ServerConfig(
+        database=tmp_path / "control" / "objects.sqlite",
+        crds=crds(),
+        objects=bootstrap.objects(),
+        admission=[
+            VirtualizationRules(world, "mutating"),
+            VirtualizationRules(world, "validating"),
+            LauncherPodsOnly(),
+        ],
+    )
+    async with ApiServer(config) as made:
+        world.server = made
+        await bootstrap.install(Client(made.inprocess(bootstrap.IDENTITY)), [load("qemu")])
+        yield made
+
+
+@pytest.fixture
+def client(server: ApiServer) -> Client:
+    return Client(server.inprocess(ADMIN))
+
+
+def vm(**spec: Any) -> dict[str, Any]:
+    domain = {"memory": {"guest": "64Mi"}, "devices": {}, **spec.pop("domain", {})}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"runStrategy": "Halted", "template": {"spec": {"domain": domain, **spec}}},
+    }
+
+
+async def refusal(client: Client, obj: dict[str, Any]) -> Invalid:
+    with pytest.raises(Invalid) as caught:
+        await client.create(VMS, obj)
+    return caught.value
+
+
+def fields(error: ApiError) -> list[str]:
+    return [cause["field"] for cause in (error.details or {}).get("causes", [])]
+
+
+async def test_a_plain_vm_is_accepted_with_defaults(client: Client) -> None:
+    made = await client.create(VMS, vm())
+    assert made["spec"]["template"]["spec"]["domain"]["firmware"]["uuid"]
+
+
+async def test_an_unknown_class_names_the_known_ones(client: Client) -> None:
+    error = await refusal(client, vm(hypervisor="nonesuch"))
+    assert fields(error) == ["spec.template.spec.hypervisor"]
+    assert "the classes are: qemu" in str(error)
+
+
+async def test_auto_finds_a_class(client: Client) -> None:
+    await client.create(VMS, vm(hypervisor="auto"))
+
+
+async def test_what_no_driver_states_is_refused_at_its_field(client: Client) -> None:
+    error = await refusal(client, vm(domain={"devices": {"sound": {"name": "s", "model": "ich9"}}}))
+    assert any(field.startswith("spec.template.spec.domain.devices.sound") for field in fields(error))
+
+
+async def test_what_is_not_served_yet_says_so(client: Client) -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    disks = {"devices": {"disks": [{"name": "v", "disk": {"bus": "virtio"}}]}}
+    error = await refusal(client, vm(volumes=volumes, domain=disks))
+    assert "not served yet" in str(error)
+
+
+async def test_an_update_that_leaves_the_machine_alone_is_never_refused_by_the_planner(client: Client) -> None:
+    made = await client.create(VMS, vm())
+    await client.delete(CLASSES, "qemu")
+    patched = await client.patch(VMS, "a", "default", {"metadata": {"labels": {"x": "y"}}})
+    assert patched["metadata"]["labels"] == {"x": "y"}
+    assert made["metadata"]["uid"] == patched["metadata"]["uid"]
+
+
+async def test_a_typed_client_that_drops_our_field_keeps_it(client: Client) -> None:
+    made = await client.create(VMS, vm(hypervisor="qemu"))
+    del made["spec"]["template"]["spec"]["hypervisor"]
+    made["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 5
+    updated = await client.update(VMS, made)
+    assert updated["spec"]["template"]["spec"]["hypervisor"] == "qemu"
+
+
+async def test_a_driver_without_a_manifest_that_can_be_used_is_told(client: Client) -> None:
+    driver = await client.get(DRIVERS, "qemu.anyvisor.io")
+    driver["spec"]["manifest"]["capabilities"] = {"no.such.capability": {"state": True}}
+    await client.update(DRIVERS, driver)
+    error = await refusal(client, vm())
+    assert "cannot be used" in str(error)
+
+
+async def test_only_the_controller_makes_launcher_pods(server: ApiServer, client: Client) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default", "labels": {"kubevirt.io": "virt-launcher"}},
+        "spec": {"containers": [{"name": "compute", "image": "x"}]},
+    }
+    with pytest.raises(Forbidden, match="launcher pods of VMs only"):
+        await client.create(PODS, pod)
+    made = await Client(server.inprocess(identities.CONTROLLER)).create(PODS, pod)
+    assert made["metadata"]["uid"]
+
+
+async def test_a_users_spec_of_a_running_machine_is_not_his_to_change(client: Client) -> None:
+    machine: dict[str, Any] = vm()["spec"]["template"]["spec"]
+    vmi = {**vm(), "kind": "VirtualMachineInstance", "spec": machine}
+    made = await client.create(VMIS, vmi)
+    assert "masquerade" in made["spec"]["domain"]["devices"]["interfaces"][0]
+    made["spec"]["domain"]["memory"]["guest"] = "128Mi"
+    with pytest.raises(ApiError, match=r"(?i)update"):
+        await client.update(VMIS, made)
