@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from anyvisor.gateway.agents import Agents
+from anyvisor.gateway.agents import AgentError, Agents
 from anyvisor.gateway.routes import resources, routes
 from anyvisor.gateway.service import Gateway, Reply
 from anyvisor.kube.client import Client
@@ -57,6 +57,7 @@ class Bench:
     server: FakeServer
     agent: FakeAgent
     gateway: Gateway
+    endpoint: str
     url: str
     session: aiohttp.ClientSession
 
@@ -96,7 +97,7 @@ async def bench(rundir: Path) -> AsyncIterator[Bench]:
             served(gateway.stream) as url,
             aiohttp.ClientSession() as session,
         ):
-            yield Bench(server, agent, gateway, url, session)
+            yield Bench(server, agent, gateway, endpoint, url, session)
         await transport.close()
 
 
@@ -327,3 +328,12 @@ def test_discovery_lists_what_clients_know(bench: Bench) -> None:
     assert {"virtualmachines/start", "virtualmachineinstances/console", "expand-vm-spec"} <= set(listed)
     assert "virtualmachines/addvolume" not in listed
     assert [route.version for route in routes(bench.gateway)] == ["v1", "v1alpha3"]
+
+
+async def test_an_answer_that_grows_comes_as_it_grows(bench: Bench) -> None:
+    bench.agent.answer = (200, b"line\n")
+    async with Agents() as agents:
+        assert [chunk async for chunk in agents.follow(bench.endpoint, "/v1/pods/x/log")] == [b"line\n"]
+        bench.agent.answer = (404, b"no such pod")
+        with pytest.raises(AgentError, match="no such pod"):
+            _ = [chunk async for chunk in agents.follow(bench.endpoint, "/v1/pods/y/log")]
