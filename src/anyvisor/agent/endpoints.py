@@ -5,10 +5,12 @@ clients wait for ever. Most VMM sockets serve one client, so the table of holder
 """
 
 import contextlib
+import errno
 import os
 import re
 import socket
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from anyvisor.agent.handover import connect_beneath
@@ -23,6 +25,7 @@ _KINDS: Final[dict[int, socket.SocketKind]] = {
     Endpoint.SOCKET_DGRAM: socket.SOCK_DGRAM,
     Endpoint.SOCKET_SEQPACKET: socket.SOCK_SEQPACKET,
 }
+_SOCKETS: Final = frozenset({*_KINDS, Endpoint.SOCKET_FIFO})
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,63})?")
 _PATH: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,80}){0,3}")
 _CAP: Final = 128
@@ -38,12 +41,13 @@ def describe(endpoints: Iterable[Endpoint]) -> tuple[EndpointRecord, ...]:
     for endpoint in endpoints:
         record = EndpointRecord(
             id=endpoint.id,
-            name=_name(endpoint),
+            name=_name(endpoint, found),
             purpose=endpoint.purpose,
             socket=endpoint.socket,
             exclusive=endpoint.exclusive,
             device_id=endpoint.device_id,
             protocol=endpoint.protocol,
+            reader_logs=endpoint.reader_logs,
         )
         if endpoint.id in found or len(found) >= _CAP:
             raise EndpointError(f"the driver announced endpoint {endpoint.id!r} twice, or too many of them")
@@ -51,9 +55,13 @@ def describe(endpoints: Iterable[Endpoint]) -> tuple[EndpointRecord, ...]:
     return tuple(found.values())
 
 
-def _name(endpoint: Endpoint) -> str:
-    if not _ID.fullmatch(endpoint.id) or endpoint.socket not in _KINDS:
+def _name(endpoint: Endpoint, earlier: Mapping[str, EndpointRecord]) -> str:
+    if not _ID.fullmatch(endpoint.id) or endpoint.socket not in _SOCKETS:
         raise EndpointError(f"the driver announced an endpoint that cannot be: {endpoint.id[:80]!r}")
+    if endpoint.WhichOneof("location") == "shared_with":
+        if endpoint.shared_with not in earlier:
+            raise EndpointError(f"endpoint {endpoint.id!r} shares the unknown endpoint {endpoint.shared_with[:80]!r}")
+        return earlier[endpoint.shared_with].name
     if endpoint.WhichOneof("location") == "vmm_path":
         if not _PATH.fullmatch(endpoint.vmm_path):
             raise EndpointError(f"endpoint {endpoint.id!r} names the path {endpoint.vmm_path[:80]!r}")
@@ -64,8 +72,10 @@ def _name(endpoint: Endpoint) -> str:
 def bind(launcher: Launcher, record: EndpointRecord) -> int:
     """A listening socket in the launcher's directory, for the VMM to accept on; the caller's to close.
 
-    Owned by the launcher's user, as the stop hook runs as that.
+    Owned by the launcher's user, as the stop hook runs as that. Of a named pipe, both its ends.
     """
+    if record.socket == Endpoint.SOCKET_FIFO:
+        return _make_fifo(launcher, record)
     kind = _KINDS[record.socket]
     listener = socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC)
     before = os.umask(0o077)
@@ -82,6 +92,27 @@ def bind(launcher: Launcher, record: EndpointRecord) -> int:
     finally:
         os.umask(before)
         listener.close()
+
+
+def _make_fifo(launcher: Launcher, record: EndpointRecord) -> int:
+    try:
+        _unlink(launcher.directory, record.name)
+        os.mkfifo(record.name, 0o600, dir_fd=launcher.directory)
+        if os.geteuid() == 0:
+            os.chown(record.name, launcher.uid, launcher.gid, dir_fd=launcher.directory, follow_symlinks=False)
+        return _open_fifo(launcher.directory, record.name, os.O_RDWR)
+    except OSError as error:
+        raise EndpointError(f"endpoint {record.id!r} cannot be made: {error.strerror}") from error
+
+
+def _open_fifo(directory: int, name: str, access: int) -> int:
+    """The named pipe, and nothing else that stands there under its name."""
+    flags = access | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    opened = os.open(name, flags, dir_fd=directory)
+    if stat.S_ISFIFO(os.fstat(opened).st_mode):
+        return opened
+    os.close(opened)
+    raise OSError(errno.EINVAL, "it is no named pipe")
 
 
 def _unlink(directory: int, name: str) -> None:
@@ -129,6 +160,16 @@ class Endpoints:
         except OSError as error:
             self._holders.pop(endpoint_id, None)
             raise EndpointError(f"endpoint {endpoint_id!r} does not answer: {error.strerror or error}") from error
+
+    async def descriptor(self, endpoint_id: str, holder: str) -> int:
+        """A descriptor to give away: a connection as `connect` makes it, or the reading end of a named pipe."""
+        record = self._records.get(endpoint_id)
+        if record is None or record.socket != Endpoint.SOCKET_FIFO:
+            return (await self.connect(endpoint_id, holder)).detach()
+        try:
+            return _open_fifo(self._directory, record.name, os.O_RDONLY)
+        except OSError as error:
+            raise EndpointError(f"endpoint {endpoint_id!r} cannot be read: {error.strerror}") from error
 
     def release(self, endpoint_id: str) -> None:
         """Nobody holds the endpoint any more."""

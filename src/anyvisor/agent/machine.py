@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -175,17 +176,22 @@ class Machine:
         except OSError as error:
             log.warning("machine %s: no socket for the stop hook: %s", self.id, error)
 
-    async def open_console(self) -> None:
-        """Drain the console from now on; a VMM that does not answer there is told in the log only."""
+    async def open_console(self, *, expected: bool = True) -> None:
+        """Drain the console from now on; an expected one that does not answer is told in the log only."""
         for endpoint in self.endpoints.of_purpose(Endpoint.PURPOSE_CONSOLE):
             if self.console.connected:
                 return
             try:
                 connection = await self.endpoints.connect(endpoint.id, AGENT)
             except EndpointError as error:
-                log.warning("machine %s: %s", self.id, error)
+                if expected:
+                    log.warning("machine %s: %s", self.id, error)
                 continue
-            self.console.attach(connection, lambda id_=endpoint.id: self.endpoints.release(id_))
+            ended = partial(self.endpoints.release, endpoint.id)
+            if endpoint.reader_logs and self.serial_log is not None:
+                self.console.attach(connection, ended, self.serial_log.append)
+            else:
+                self.console.attach(connection, ended)
 
     async def write(self, store: RecordStore, **changes: object) -> None:
         """Replace the record on the disk, then here."""

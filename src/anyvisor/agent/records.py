@@ -44,6 +44,7 @@ class EndpointRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     exclusive: bool = False
     device_id: str = ""
     protocol: str = ""
+    reader_logs: bool = False
 
 
 class EndRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -6,6 +6,7 @@ anything.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -109,6 +110,7 @@ class Console:
         self._followers: set[ConsoleClient] = set()
         self._connection: socket.socket | None = None
         self._ended: Callable[[], None] = lambda: None
+        self._copy: Callable[[bytes], None] = lambda _data: None
         if replay:
             self._replay.append(replay)
 
@@ -117,12 +119,18 @@ class Console:
         """Whether the VMM's end is open."""
         return self._connection is not None
 
-    def attach(self, connection: socket.socket, ended: Callable[[], None]) -> None:
-        """Drain this connection from now on; `ended` is called when the VMM closes it."""
+    def attach(
+        self,
+        connection: socket.socket,
+        ended: Callable[[], None],
+        copy: Callable[[bytes], None] = lambda _data: None,
+    ) -> None:
+        """Drain this connection from now on; `ended` is called when the VMM closes it, `copy` with all output."""
         self.detach()
         connection.setblocking(False)
         self._connection = connection
         self._ended = ended
+        self._copy = copy
         asyncio.get_running_loop().add_reader(connection, self._drain)
 
     def detach(self) -> None:
@@ -145,6 +153,7 @@ class Console:
             self._ended()
             return
         self._replay.append(data)
+        self._copy(data)
         self._noted(len(data))
         for client in (*self._followers, *((self._interactive,) if self._interactive else ())):
             client.push(data)
@@ -239,6 +248,11 @@ class SerialLog:
         """The newest part of the file."""
         size = os.fstat(self._descriptor).st_size
         return os.pread(self._descriptor, limit, max(size - limit, 0))
+
+    def append(self, data: bytes) -> None:
+        """Write for a VMM that does not; what a full disk does not take is lost."""
+        with contextlib.suppress(OSError):
+            os.write(self._descriptor, data)
 
     def noted(self, count: int) -> None:
         """The guest wrote about `count` bytes more."""

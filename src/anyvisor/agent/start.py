@@ -276,20 +276,21 @@ def hook_asked(context: NodeContext, machine: Machine) -> None:
 
 
 async def run(context: NodeContext, session: DriverSession, machine: Machine, held: Descriptors | None = None) -> None:
-    """Drain the console and have the driver run the guest."""
-    await machine.open_console()
+    """Drain the console and have the driver run the guest. Some VMMs open the console only then."""
+    await machine.open_console(expected=False)
     tokens = await give_descriptors(session, machine, held)
     record = machine.record
     operation = await session.client.start(
         machine.id, generation=record.generation, minor=record.hri_minor, tokens=tokens
     )
     await session.finished(operation)
+    await machine.open_console()
 
 
 async def give_descriptors(
     session: DriverSession, machine: Machine, held: Descriptors | None = None
 ) -> list[DescriptorToken]:
-    """Send the driver the descriptors that it asked for: connected endpoints, or what was opened for the start.
+    """Send the driver the descriptors that it asked for: ways to the VMM, and for a start (`held`) what was opened.
 
     Raises:
         EndpointError: the VMM does not answer there. HriError: the driver does not take it.
@@ -300,8 +301,13 @@ async def give_descriptors(
         if opened is not None:
             tokens.append(await session.client.send_descriptor(handle, opened))
             continue
-        with await machine.endpoints.connect(handle, DRIVER) as connection:
-            tokens.append(await session.client.send_descriptor(handle, connection.fileno()))
+        if held is None and machine.endpoints.get(handle) is None:
+            continue
+        descriptor = await machine.endpoints.descriptor(handle, DRIVER)
+        try:
+            tokens.append(await session.client.send_descriptor(handle, descriptor))
+        finally:
+            os.close(descriptor)
     return tokens
 
 
