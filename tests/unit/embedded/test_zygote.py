@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def eventually(done: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def running(place: Path) -> Iterator[tuple[subprocess.Popen[bytes], ZygoteClient]]:
+def running(place: Path) -> Generator[tuple[subprocess.Popen[bytes], ZygoteClient]]:
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(place)])
     try:
         eventually((place / "ready").exists)
