@@ -1,9 +1,14 @@
 """What the launcher pod needs to know of a plan: the seam between planning and pod rendering."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from anyvisor.api.meta import Json
+
+
+def unchanged(spec: Json) -> Json:
+    """The spec as it is."""
+    return spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,8 @@ class Launch:
     run_as_user: int = 107
     node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels that a node must have for the plan's host needs."""
-    node_names: tuple[str, ...] = ()
-    """The nodes that can run the plan; empty = any."""
+    substitute: Callable[[Json], Json] = unchanged
+    """The instance's spec with the plan's substitutions: what really runs, and what nodes must offer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def _on(features: Json, name: str) -> bool:
     return name in features and object_at(features, name).get("enabled") is not False
 
 
-def affinity(vmi: Json, launch: Launch) -> Json | None:
+def affinity(vmi: Json) -> Json | None:
     """The instance's affinity, less the nodes whose CPU cannot serve it."""
     wanted = copy.deepcopy(object_at(vmi, "spec", "affinity"))
     cpu = object_at(vmi, "spec", "domain", "cpu")
@@ -112,9 +112,6 @@ def affinity(vmi: Json, launch: Launch) -> Json | None:
     for feature in list_at(cpu, "features"):
         if feature.get("policy") == "forbid":
             _require(wanted, {"key": CPU_FEATURE + feature["name"], "operator": "DoesNotExist"})
-    if launch.node_names:
-        names = {"key": words.HOSTNAME_LABEL, "operator": "In", "values": list(launch.node_names)}
-        _require(wanted, names)
     return wanted or None
 
 

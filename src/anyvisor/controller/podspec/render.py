@@ -59,6 +59,7 @@ class PodContext:
 
 def render(vmi: Json, launch: Launch, context: PodContext) -> Json:
     """The launcher pod; raises RenderError."""
+    vmi = {**vmi, "spec": launch.substitute(object_at(vmi, "spec"))}
     _check(vmi, context.settings)
     try:
         found = volumes.pod_volumes(vmi, context.claims, context.state_claim, context.settings)
@@ -109,7 +110,7 @@ def _spec(vmi: Json, launch: Launch, context: PodContext, found: volumes.PodVolu
     }
     spec |= {key: copy.deepcopy(wanted[key]) for key in COPIED_TO_POD if wanted.get(key)}
     optional: Json = {
-        "affinity": placement.affinity(vmi, launch),
+        "affinity": placement.affinity(vmi),
         "imagePullSecrets": volumes.pull_secrets(vmi),
         "runtimeClassName": text_at(context.settings.config, "defaultRuntimeClass"),
         "resourceClaims": copy.deepcopy(list_at(wanted, "resourceClaims")),

@@ -55,8 +55,6 @@ def _create(run: VmiPass, state: claims.Readiness) -> Json | None:
         return None
     done = normal(words.SUCCESSFUL_CREATE, f"Created launcher pod {name(pod)}.")
     run.draft.writes.append(Create(PODS, pod, done, words.FAILED_CREATE))
-    if not state.waits_for_consumer and launch.hypervisor:
-        run.status["hypervisor"] = dict(launch.hypervisor)
     return pod
 
 

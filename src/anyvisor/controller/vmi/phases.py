@@ -9,6 +9,7 @@ from anyvisor.api.quantity import parse_quantity
 from anyvisor.controller import words
 from anyvisor.controller.conditions import copied, find, has, make, remove, timestamp, update
 from anyvisor.controller.outcome import EventType, Problem
+from anyvisor.controller.vm.data_volumes import claim_name
 from anyvisor.controller.vmi import claims, interfaces, owner, pods, topology, volume_status
 from anyvisor.controller.vmi.world import UnfinishedPassError, VmiPass
 
@@ -205,7 +206,7 @@ def _volumes_move(run: VmiPass) -> bool:
     if not moved or find(run.conditions, words.VOLUMES_CHANGE) is not None:
         return False
     sources = {text_at(one, "sourcePVCInfo", "claimName") for one in moved}
-    used = {volume_status.claim_name(volume) for volume in list_at(run.vmi, "spec", "volumes")} - {""}
+    used = {claim_name(volume) for volume in list_at(run.vmi, "spec", "volumes")} - {""}
     return bool(used - sources)
 
 

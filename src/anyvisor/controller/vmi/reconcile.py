@@ -8,6 +8,7 @@ from anyvisor.api.quantity import Quantity
 from anyvisor.controller import words
 from anyvisor.controller.conditions import has, make, remove, timestamp, update
 from anyvisor.controller.outcome import Change, Outcome, Problem
+from anyvisor.controller.planned import chosen_by
 from anyvisor.controller.semantic import equal
 from anyvisor.controller.versions import version_seen
 from anyvisor.controller.vmi import (
@@ -32,6 +33,7 @@ SHARED_STATUS: Final = (
     "phase",
     "launcherContainerImageVersion",
     "interfaces",
+    "hypervisor",
 )
 
 
@@ -87,6 +89,7 @@ def _update_status(run: VmiPass, pod: Json | None) -> None:
     _set_active_pods(run)
     ready.sync_ready(run, pod)
     if pod is not None and not pods.is_temporary(pod):
+        _set_hypervisor(run, pod)
         pod_sync.sync_image(run, pod)
         if pod in run.world.pods or any(uid(pod) == uid(one) for one in run.world.pods if uid(one)):
             pod = pod_sync.sync_unpaused(run, pod)
@@ -100,6 +103,14 @@ def _update_status(run: VmiPass, pod: Json | None) -> None:
     if run.phase not in NODE_PHASES:
         phases.is_synchronized(run)
         _note_transition(run)
+
+
+def _set_hypervisor(run: VmiPass, pod: Json) -> None:
+    """Tell which hypervisor runs the instance, by the plan that its pod carries."""
+    if not object_at(run.status, "hypervisor"):
+        found = chosen_by(pod)
+        if found is not None:
+            run.status["hypervisor"] = found
 
 
 def _rename_finalizer(run: VmiPass) -> None:

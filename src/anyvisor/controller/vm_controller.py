@@ -1,0 +1,115 @@
+"""The shell of the VM controller: caches in, patches out."""
+
+import random
+from datetime import UTC, datetime
+from typing import Final
+
+from anyvisor.api.meta import Json, list_at, name, namespace, object_at, text_at, uid
+from anyvisor.controller import words
+from anyvisor.controller.settings import Settings
+from anyvisor.controller.sources import OWNER, Sources, get, index, key_of, owner_key
+from anyvisor.controller.vm.data_volumes import claim_name
+from anyvisor.controller.vm.reconcile import reconcile_vm, with_failure
+from anyvisor.controller.vm.world import VmWorld, template_spec
+from anyvisor.controller.writer import RefusedError, UnfinishedError, Writer
+from anyvisor.kube.client import Client
+from anyvisor.kube.events import EventRecorder
+from anyvisor.kube.objects import CachedObject
+from anyvisor.kube.queue import WorkQueue
+from anyvisor.kube.resources import VMS
+
+MIRROR_DELAY: Final = 0.2
+"""Seconds in which changes of a living instance are gathered before the VM's status follows them."""
+WORKERS: Final = 4
+
+
+class VmController:
+    """Reconciles VirtualMachines until cancelled."""
+
+    def __init__(self, client: Client, events: EventRecorder, sources: Sources) -> None:
+        self._client = client
+        self._events = events
+        self._sources = sources
+        self._queue: WorkQueue[str] = WorkQueue()
+
+    async def run(self) -> None:
+        """Work on every VM that something happened to."""
+        sources = self._sources
+        sources.vms.on_change(self._vm_changed)
+        sources.vmis.on_change(self._vmi_changed)
+        sources.claims.on_change(self._claim_changed)
+        if sources.data_volumes is not None:
+            sources.data_volumes.on_change(self._claim_changed)
+        await self._queue.run(self._reconcile, WORKERS)
+
+    def _vm_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        found = new or old
+        if found is not None:
+            self._queue.add(key_of(found))
+
+    def _vmi_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        """An instance that appears, ends or goes is acted upon at once; the rest only moves the status."""
+        found = new or old
+        if found is None:
+            return
+        urgent = old is None or new is None or new.meta.deletion_timestamp is not None
+        for key in {owner_key(found, "VirtualMachine"), key_of(found)} - {None}:
+            if key is None or self._sources.vms.get(*key.split("/", 1)) is None:
+                continue
+            if urgent or _is_final(found):
+                self._queue.add(key)
+            else:
+                self._queue.add_after(key, MIRROR_DELAY)
+
+    def _claim_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        found = new or old
+        if found is not None:
+            for machine in self._sources.vms.index("claim", key_of(found)):
+                self._queue.add(key_of(machine))
+
+    async def _reconcile(self, key: str) -> float | None:
+        space, own = key.split("/", 1)
+        vm = get(self._sources.vms, space, own)
+        if vm is None:
+            return None
+        world = self._world(vm)
+        outcome = reconcile_vm(world)
+        writer = Writer(self._client, self._events, VMS, vm)
+        try:
+            await writer.carry_out(outcome)
+        except RefusedError as refused:
+            failed = with_failure(world, refused.problem)
+            await writer.carry_out(failed)
+            raise UnfinishedError(refused.problem) from refused
+        if outcome.problem is not None and outcome.problem.retry:
+            raise UnfinishedError(outcome.problem)
+        return outcome.requeue_after
+
+    def _world(self, vm: Json) -> VmWorld:
+        sources = self._sources
+        space = namespace(vm)
+        wanted = {claim_name(volume) for volume in list_at(template_spec(vm), "volumes")}
+        wanted |= {name(template) for template in list_at(vm, "spec", "dataVolumeTemplates")}
+        revisions = index(sources.revisions, OWNER, uid(vm))
+        claims = {one: get(sources.claims, space, one) for one in wanted if one}
+        volumes = {one: get(sources.data_volumes, space, one) for one in wanted if one}
+        return VmWorld(
+            vm=vm,
+            vmi=get(sources.vmis, space, name(vm)),
+            now=datetime.now(UTC),
+            jitter=random.randrange,
+            revisions={name(one): one for one in revisions},
+            data_volumes={key: one for key, one in volumes.items() if one is not None},
+            claims={key: one for key, one in claims.items() if one is not None},
+            settings=configuration(sources),
+        )
+
+
+def _is_final(vmi: CachedObject) -> bool:
+    return text_at(vmi.json(), "status", "phase") in {words.SUCCEEDED, words.FAILED}
+
+
+def configuration(sources: Sources) -> Settings:
+    """The settings of the one KubeVirt object; all defaults while there is none."""
+    found = sources.configurations.values()
+    return Settings(object_at(found[0].json(), "spec", "configuration")) if found else Settings()
