@@ -101,7 +101,8 @@ def _merge(preset: Obj, domain: Obj, source: str, filler: Filler) -> bool:
         if holder.get(key) is None:
             filler.set(holder, key, clone(value), at, source)
         applied = applied or equal(holder[key], value)
-    return applied
+    clock = preset.get("clock")
+    return applied or (clock is not None and equal(domain.get("clock"), clock))
 
 
 def _parts(preset: Obj, domain: Obj) -> list[tuple[Obj, str, str, object]]:

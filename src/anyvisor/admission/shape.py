@@ -1,4 +1,4 @@
-"""The part of the objects' form that their CRDs leave open and this API still refuses: the choices of pod fields.
+"""The part of the objects' form that their CRDs leave open and this API still refuses: choices, and counts.
 
 Such a refusal carries a cause without type and field, as clients of this API know it from its own schema check; the
 message names the path.
@@ -36,16 +36,38 @@ _CHOICES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("topologySpreadConstraints[].whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"), True),
     ("volumes[].containerDisk.imagePullPolicy", _PULL_POLICIES, False),
 )
+# Counts that cannot be negative, and end where 32 bits do.
+_COUNTS = (
+    "domain.cpu.cores",
+    "domain.cpu.maxSockets",
+    "domain.cpu.sockets",
+    "domain.cpu.threads",
+    "domain.devices.disks[].blockSize.custom.discardGranularity",
+    "domain.devices.disks[].blockSize.custom.logical",
+    "domain.devices.disks[].blockSize.custom.physical",
+    "domain.devices.disks[].bootOrder",
+    "domain.devices.interfaces[].bootOrder",
+    "domain.features.hyperv.spinlocks.spinlocks",
+    "domain.ioThreads.supplementalPoolThreadCount",
+)
+_COUNT_STEPS = tuple(tuple(path.split(".")) for path in _COUNTS)
+_LARGEST_COUNT = 2**32 - 1
 _STEPS = tuple((tuple(path.split(".")), allowed, required) for path, allowed, required in _CHOICES)
 
 
 def check_spec(at: str, spec: Obj, out: Causes, *, complete: bool) -> None:
-    """The choices in a VMI spec at the path `at`; `complete`: those that must be made have to be there."""
+    """The choices and counts in a VMI spec at the path `at`; `complete`: choices that must be made have to be there."""
     for steps, allowed, required in _STEPS:
         if steps[0].removesuffix("[]") not in spec:
             continue
-        for path, holder in _holders(f"{at}", spec, steps[:-1]):
+        for path, holder in _holders(at, spec, steps[:-1]):
             _check_choice(f"{path}.{steps[-1]}", holder.get(steps[-1]), allowed, out, missing=complete and required)
+    for steps in _COUNT_STEPS:
+        for path, holder in _holders(at, spec, steps[:-1]):
+            count = holder.get(steps[-1])
+            if type(count) is int and not 0 <= count <= _LARGEST_COUNT:
+                shown = count if abs(count) < _LARGEST_COUNT**2 else "a number beyond all bounds"
+                _add(f"{path}.{steps[-1]}", f"is {shown}; give a count from 0 to {_LARGEST_COUNT}", out)
 
 
 def check_data_volumes(vm_spec: Obj, out: Causes) -> None:

@@ -91,11 +91,12 @@ def _yaml_documents(text: str) -> Iterator[Document]:
 def _check_depth(text: str, loader: Any) -> None:
     """Refuse deep nesting while it is still a flat stream of events."""
     depth = 0
-    for event in cast("Iterator[Any]", yaml.parse(text, Loader=loader)):
+    for event in yaml.parse(text, Loader=loader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _MAX_DEPTH:
-                raise ManifestError(f"line {event.start_mark.line + 1}: nested deeper than {_MAX_DEPTH} levels")
+                where = f"line {event.start_mark.line + 1}" if event.start_mark else "it"
+                raise ManifestError(f"{where}: nested deeper than {_MAX_DEPTH} levels")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
