@@ -11,11 +11,11 @@ import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
 from anyvisor.api.crd import crds
+from anyvisor.controller.service import Controllers
 from anyvisor.embedded import bootstrap, confine, identities
 from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
 from anyvisor.embedded.aggregation import PodLogs, Subresources
@@ -78,6 +78,12 @@ async def _serve(
 async def _work(server: ApiServer) -> None:
     """Controllers and scheduler, each with its own identity."""
     host = platform.node()
-    scheduling: Any = Client(server.inprocess(identities.SCHEDULER))
-    async with EventRecorder(scheduling, "default-scheduler", host) as events, asyncio.TaskGroup() as group:
-        group.create_task(Scheduler(scheduling, events).run(), name="scheduler")
+    scheduling = Client(server.inprocess(identities.SCHEDULER))
+    controlling = Client(server.inprocess(identities.CONTROLLER))
+    async with (
+        EventRecorder(scheduling, "default-scheduler", host) as placed,
+        EventRecorder(controlling, "anyvisor-controller", host) as controlled,
+        asyncio.TaskGroup() as group,
+    ):
+        group.create_task(Scheduler(scheduling, placed).run(), name="scheduler")
+        group.create_task(Controllers(controlling, controlled).run(), name="controllers")

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from anyvisor.embedded import system
 from anyvisor.launcher import shim
@@ -163,11 +163,20 @@ def _fork_component(server: _Server, child: _Child) -> None:
         code = 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:  # noqa: BLE001 - the root of a process: everything is logged, nothing escapes the fork
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001 - the root of a process: everything is logged, nothing escapes the fork
+        for cause in causes(error):
+            traceback.print_exception(cause)
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """What really went wrong below nested task groups, whose own traces say nothing."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return [leaf for inner in group.exceptions for leaf in causes(inner)]
+    return [error]
 
 
 def _leave_zygote(server: _Server) -> None:

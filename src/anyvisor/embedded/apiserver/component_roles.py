@@ -41,6 +41,8 @@ def _controller() -> list[Json]:
             "pool.kubevirt.io,instancetype.kubevirt.io,snapshot.kubevirt.io,clone.kubevirt.io", "*", f"{READ},{WRITE}"
         ),
         _READ_CLASSES,
+        rule("cdi.kubevirt.io", "*", READ),
+        rule("core", "resourcequotas", READ),
         rule("core", "pods", f"{READ},{WRITE}"),
         rule("core", "pods/status", "patch,update"),
         rule("core", "pods/eviction", "create"),
