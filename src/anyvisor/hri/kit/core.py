@@ -173,7 +173,8 @@ class Core:
 
     async def _prepare(self, request: PrepareRequest) -> PrepareResponse:
         mutation = request.mutation
-        self.check_understood(request, "the machine")
+        self.check_understood(request.machine, "the machine")
+        self.check_understood(request, "the request")
         if request.machine.id != mutation.machine_id:
             raise InvalidRequest(
                 f"mutation.machine_id is {mutation.machine_id!r} but machine.id is {request.machine.id!r}; "
