@@ -1,4 +1,4 @@
-"""What this node can run: the status of its HypervisorNode, from what the drivers say."""
+"""What this node can run: the status of its HypervisorNode and the Node's labels, from what the drivers say."""
 
 import asyncio
 import logging
@@ -14,7 +14,8 @@ from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.node_pb2 import NodeFacts
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import AlreadyExists, ApiError, NotFound
-from anyvisor.kube.resources import HYPERVISOR_NODES
+from anyvisor.kube.resources import HYPERVISOR_NODES, NODES
+from anyvisor.planning.registry import registry
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,28 @@ def _capabilities(facts: NodeFacts) -> Json:
     return narrowed
 
 
+def node_labels(session: DriverSession) -> dict[str, str | None]:
+    """The labels that plans ask a node for: pure. None takes a label away.
+
+    They follow the newest facts, not the connection: a driver that restarts must not drive machines away.
+    """
+    driver, facts = session.address.name, session.facts or NodeFacts()
+    healthy = facts.health == NodeFacts.HEALTH_HEALTHY
+    usable = {
+        _ACCELERATORS[fact.accelerator]
+        for fact in facts.accelerators
+        if fact.runs_guest and fact.accelerator in _ACCELERATORS
+    }
+    withdrawn = set(facts.withdrawn_capabilities)
+    labels = {f"{driver}/driver": healthy}
+    for accelerator in _ACCELERATORS.values():
+        labels[f"{driver}/accelerator.{accelerator}"] = healthy and accelerator in usable
+    for capability in registry():
+        if capability.node_varies and capability.id in session.address.capabilities:
+            labels[f"{driver}/capability.{capability.id}"] = healthy and capability.id not in withdrawn
+    return {label: "true" if holds else None for label, holds in labels.items()}
+
+
 class NodeReporter:
     """Keeps the HypervisorNode of this node current: written when something changed, and at no other time."""
 
@@ -112,6 +135,7 @@ class NodeReporter:
         self._sessions = sessions
         self._changed = asyncio.Event()
         self._changed.set()
+        self._labels: dict[str, str | None] = {}
 
     def changed(self) -> None:
         """A driver said something new."""
@@ -141,6 +165,10 @@ class NodeReporter:
         }
         if status != object_at(present, "status"):
             await self._client.patch(HYPERVISOR_NODES, self._node, None, {"status": status}, subresource="status")
+        wanted = {label: value for s in self._sessions.values() for label, value in node_labels(s).items()}
+        if wanted != self._labels:
+            await self._client.patch(NODES, self._node, None, {"metadata": {"labels": wanted}})
+            self._labels = wanted
 
     async def _present(self) -> Json:
         try:

@@ -1,15 +1,13 @@
 """Stop a machine: ask the guest again and again, then end it by force. Works with the driver away."""
 
 import asyncio
-import contextlib
 import logging
-import os
 import signal
 import time
 from datetime import datetime
 from typing import Final
 
-from anyvisor.agent import linux, processes, translate
+from anyvisor.agent import processes, script, translate
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
@@ -22,7 +20,6 @@ from anyvisor.hri.v1.types_pb2 import (
     MachineState,
 )
 from anyvisor.kube.events import EventKind
-from anyvisor.launcher import shim
 
 log = logging.getLogger(__name__)
 
@@ -86,46 +83,14 @@ async def _request(context: NodeContext, machine: Machine, session: DriverSessio
 
 async def _play_request(context: NodeContext, machine: Machine) -> bool:
     """Ask the guest without a driver; when it is down, that is how the run ended."""
-    down = await _play(machine, finish=False, seconds=machine.record.grace_seconds + FORCE_SECONDS)
+    if machine.launcher is None:
+        return False
+    down = await script.request(machine.launcher.directory, machine.record.grace_seconds + FORCE_SECONDS)
     if down and machine.alive:
         end = MachineState(phase=PHASE_STOPPED, end_reason=END_REASON_REQUESTED_SHUTDOWN)
         await machine.end(context.store, end)
         context.queue.add(machine.id)
     return down
-
-
-async def _play(machine: Machine, *, finish: bool, seconds: float) -> bool:
-    """Play the script that was left to the stop hook, in a thread; False when there is none or it had no effect."""
-    if machine.launcher is None:
-        return False
-    directory = os.dup(machine.launcher.directory)
-
-    def play() -> bool:
-        try:
-            script = _script(directory)
-            connection = shim.connect(directory, script.endpoint) if script is not None else None
-            if script is None or connection is None:
-                return False
-            with connection:
-                until = time.monotonic() + seconds
-                if finish:
-                    return shim.finish(connection, script.finish, until)
-                return shim.play(connection, script.request, until)
-        finally:
-            os.close(directory)
-
-    return await asyncio.to_thread(play)
-
-
-def _script(directory: int) -> shim.StopPlan | None:
-    """The script in the launcher's directory, which is hostile: no link is followed, the endpoint stays inside."""
-    try:
-        source = linux.openat2(directory, shim.STOP_NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with contextlib.suppress(shim.PlanError, OSError), open(source, "rb") as file:
-        return shim.decode_stop(file.read(shim.STOP_LIMIT))
-    return None
 
 
 async def _force(context: NodeContext, machine: Machine, session: DriverSession | None) -> None:
@@ -152,7 +117,7 @@ async def end_process(machine: Machine) -> None:
     if not machine.record.has_process:
         processes.send_signal(machine.launcher.pidfd, signal.SIGTERM)
     else:
-        await _play(machine, finish=True, seconds=SCRIPT_SECONDS)
+        await script.finish(machine.launcher.directory, SCRIPT_SECONDS)
     await machine.settled()
     if machine.alive:
         processes.send_signal(machine.launcher.pidfd, signal.SIGKILL)
