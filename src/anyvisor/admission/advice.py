@@ -1,5 +1,7 @@
 """Warnings: what is allowed, yet useless, deprecated or likely a mistake."""
 
+from functools import lru_cache
+
 from anyvisor.admission.values import mapping, text
 from anyvisor.admission.view import Spec
 
@@ -20,7 +22,9 @@ def for_spec(spec: Spec) -> list[str]:
     for index, volume in enumerate(spec.volumes):
         for kind in ("cloudInitNoCloud", "cloudInitConfigDrive"):
             data = text(mapping(volume.get(kind)).get("userData"))
-            if data.startswith(_CLOUD_CONFIG) and (problem := _yaml_problem(data)):
+            if not data.startswith(_CLOUD_CONFIG) or len(data) > _INLINE_MAX:
+                continue
+            if problem := _yaml_problem(data):
                 found.append(
                     f"{spec.at}.volumes[{index}].{kind}.userData is no valid YAML ({problem}); the guest will ignore it"
                 )
@@ -40,16 +44,14 @@ def _interfaces(spec: Spec, found: list[str]) -> None:
             found.append(f"{at} {mac} is a multicast address, which no interface can have; make its first byte even")
 
 
+@lru_cache(maxsize=256)
 def _yaml_problem(data: str) -> str:
-    """Where the text stops being YAML; empty when it is YAML, or too long to be stored anyway."""
-    if len(data) > _INLINE_MAX:
-        return ""
+    """Where the text stops being YAML; empty when it is YAML."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for _ in yaml.parse(data, Loader=loader):
-            pass
+        yaml.compose(data, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         return f"line {mark.line + 1}: {error.problem}" if mark is not None else str(error.problem)

@@ -36,21 +36,6 @@ _CHOICES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("topologySpreadConstraints[].whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"), True),
     ("volumes[].containerDisk.imagePullPolicy", _PULL_POLICIES, False),
 )
-# Counts that cannot be negative, and end where 32 bits do.
-_COUNTS = (
-    "domain.cpu.cores",
-    "domain.cpu.maxSockets",
-    "domain.cpu.sockets",
-    "domain.cpu.threads",
-    "domain.devices.disks[].blockSize.custom.discardGranularity",
-    "domain.devices.disks[].blockSize.custom.logical",
-    "domain.devices.disks[].blockSize.custom.physical",
-    "domain.devices.disks[].bootOrder",
-    "domain.devices.interfaces[].bootOrder",
-    "domain.features.hyperv.spinlocks.spinlocks",
-    "domain.ioThreads.supplementalPoolThreadCount",
-)
-_COUNT_STEPS = tuple(tuple(path.split(".")) for path in _COUNTS)
 _LARGEST_COUNT = 2**32 - 1
 _STEPS = tuple((tuple(path.split(".")), allowed, required) for path, allowed, required in _CHOICES)
 
@@ -62,12 +47,36 @@ def check_spec(at: str, spec: Obj, out: Causes, *, complete: bool) -> None:
             continue
         for path, holder in _holders(at, spec, steps[:-1]):
             _check_choice(f"{path}.{steps[-1]}", holder.get(steps[-1]), allowed, out, missing=complete and required)
-    for steps in _COUNT_STEPS:
-        for path, holder in _holders(at, spec, steps[:-1]):
-            count = holder.get(steps[-1])
-            if type(count) is int and not 0 <= count <= _LARGEST_COUNT:
-                shown = count if abs(count) < _LARGEST_COUNT**2 else "a number beyond all bounds"
-                _add(f"{path}.{steps[-1]}", f"is {shown}; give a count from 0 to {_LARGEST_COUNT}", out)
+    domain = mapping(spec.get("domain"))
+    if domain:
+        _check_counts(f"{at}.domain", domain, out)
+
+
+def _check_counts(at: str, domain: Obj, out: Causes) -> None:
+    """Numbers that cannot be negative and end where 32 bits do."""
+    _check_numbers(f"{at}.cpu", domain.get("cpu"), ("cores", "maxSockets", "sockets", "threads"), out)
+    _check_numbers(f"{at}.ioThreads", domain.get("ioThreads"), ("supplementalPoolThreadCount",), out)
+    hyperv = mapping(mapping(domain.get("features")).get("hyperv"))
+    _check_numbers(f"{at}.features.hyperv.spinlocks", hyperv.get("spinlocks"), ("spinlocks",), out)
+    devices = mapping(domain.get("devices"))
+    for kind in ("disks", "interfaces"):
+        for index, device in enumerate(items(devices.get(kind))):
+            if "bootOrder" in device:
+                _check_numbers(f"{at}.devices.{kind}[{index}]", device, ("bootOrder",), out)
+            if "blockSize" in device:
+                sizes = mapping(device["blockSize"]).get("custom")
+                where = f"{at}.devices.{kind}[{index}].blockSize.custom"
+                _check_numbers(where, sizes, ("discardGranularity", "logical", "physical"), out)
+
+
+def _check_numbers(at: str, holder: object, names: tuple[str, ...], out: Causes) -> None:
+    if type(holder) is not dict:
+        return
+    for name in names:
+        count = mapping(holder).get(name)
+        if type(count) is int and not 0 <= count <= _LARGEST_COUNT:
+            shown = count if abs(count) < _LARGEST_COUNT**2 else "a number beyond all bounds"
+            _add(f"{at}.{name}", f"is {shown}; give a count from 0 to {_LARGEST_COUNT}", out)
 
 
 def check_data_volumes(vm_spec: Obj, out: Causes) -> None:

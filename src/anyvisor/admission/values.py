@@ -5,6 +5,7 @@ anything. Each reader gives the wanted kind of value, or that kind's empty value
 also how the API treats an absent field.
 """
 
+import marshal
 from typing import Any, cast
 
 Obj = dict[str, Any]
@@ -49,7 +50,16 @@ def enabled(state: Any) -> bool:
 
 
 def clone(value: Any) -> Any:
-    """A deep copy of a JSON value, iterative so that hostile nesting cannot exhaust the stack."""
+    """A deep copy of a JSON value."""
+    try:
+        # marshal copies plain data several times faster than any loop here; its nesting is limited.
+        return marshal.loads(marshal.dumps(value))  # noqa: S302 -- what it loads, it has just written
+    except ValueError:
+        return _clone_deep(value)
+
+
+def _clone_deep(value: Any) -> Any:
+    """The same without recursion, for nesting that would exhaust a stack."""
     root: list[Any] = [value]
     pending: list[tuple[Any, Any]] = [(root, 0)]
     while pending:
@@ -58,15 +68,11 @@ def clone(value: Any) -> Any:
         if type(child) is dict:
             copied = dict(cast(Obj, child))
             holder[key] = copied
-            for name, member in copied.items():
-                if type(member) in _CONTAINERS:
-                    pending.append((copied, name))
+            pending.extend((copied, name) for name, member in copied.items() if type(member) in _CONTAINERS)
         elif type(child) is list:
             listed = list(cast(list[Any], child))
             holder[key] = listed
-            for index, member in enumerate(listed):
-                if type(member) in _CONTAINERS:
-                    pending.append((listed, index))
+            pending.extend((listed, index) for index, member in enumerate(listed) if type(member) in _CONTAINERS)
     return root[0]
 
 
