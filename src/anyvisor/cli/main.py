@@ -18,6 +18,10 @@ COMMANDS = {
     "start": "start a VM",
     "stop": "shut a VM down",
     "restart": "shut a VM down and start it anew",
+    "pause": "hold a VM's CPUs",
+    "unpause": "let a paused VM go on",
+    "reset": "reset a VM's hardware, without a shutdown",
+    "soft-reboot": "ask a VM's guest to reboot",
     "console": "attach to a VM's serial console (Ctrl+] leaves)",
     "why": "say in one sentence why a VM does not run",
     "image": "import, list and remove images",
@@ -26,6 +30,9 @@ COMMANDS = {
     "conform": "test a hypervisor driver against the specification",
     "version": "print the version",
 }
+
+_MODULES = {name: "machine" for name in ("pause", "unpause", "reset", "soft-reboot")}
+"""Commands whose module has another name than they have."""
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -84,13 +91,14 @@ def _run(command: str, words: list[str]) -> int:
     if command not in COMMANDS:
         print(f"anyvisor: unknown command {command!r}; see `anyvisor --help`", file=sys.stderr)
         return EXIT_USAGE
-    module = importlib.import_module(f"anyvisor.cli.{command}")
+    module = importlib.import_module(f"anyvisor.cli.{_MODULES.get(command, command)}")
     if hasattr(module, "run_words"):  # the command parses its words itself (kubectl)
         call = module.run_words, words
     else:
         import argparse
 
         parser = argparse.ArgumentParser(prog=f"anyvisor {command}", description=COMMANDS[command].capitalize() + ".")
+        parser.set_defaults(command=command)
         module.configure(parser)
         call = module.run, parser.parse_args(words)
     try:

@@ -1,0 +1,118 @@
+"""`anyvisor conform`: run the conformance suite against a driver's socket."""
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyvisor.cli.main import CommandError
+
+if TYPE_CHECKING:
+    from anyvisor.hri.conformance import Report, Result
+    from anyvisor.hri.v1.machine_spec_pb2 import Machine
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Where the driver is, how far to go, how to tell."""
+    parser.add_argument("--endpoint", required=True, metavar="unix:///PATH", help="the driver's HRI socket")
+    parser.add_argument("--fd-socket", metavar="PATH", help="the driver's descriptor socket")
+    parser.add_argument("--level", type=int, default=0, choices=[0], help="highest level to run (default 0)")
+    parser.add_argument("--manifest", metavar="FILE", help="the driver's manifest, to compare with what it says")
+    parser.add_argument("--machine", metavar="FILE", help="a Machine message as JSON: another shape to plan")
+    parser.add_argument("--check", action="append", default=[], metavar="ID", help="run this check alone; may repeat")
+    parser.add_argument("-o", "--output", choices=["text", "json", "junit"], default="text", help="what to print")
+    parser.add_argument("--json", metavar="FILE", help="also write the result as JSON, the evidence for a manifest")
+    parser.add_argument("--junit", metavar="FILE", help="also write the result as JUnit XML")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0 when nothing failed."""
+    from anyvisor.hri import conformance
+
+    options = conformance.Options(
+        hri_socket=_path(arguments.endpoint),
+        fd_socket=arguments.fd_socket,
+        level=arguments.level,
+        machine=_machine(arguments.machine) if arguments.machine else None,
+        manifest_digest=_manifest_digest(arguments.manifest) if arguments.manifest else "",
+        only=tuple(arguments.check),
+    )
+    heard = _print_result if arguments.output == "text" else _silent
+    report = asyncio.run(conformance.run(options, heard))
+    if arguments.json:
+        Path(arguments.json).write_text(conformance.as_json(report), encoding="utf-8")
+    if arguments.junit:
+        Path(arguments.junit).write_text(conformance.as_junit(report), encoding="utf-8")
+    if arguments.output == "json":
+        print(conformance.as_json(report), end="")
+    elif arguments.output == "junit":
+        print(conformance.as_junit(report), end="")
+    else:
+        _print_summary(report)
+    return 0 if report.passed else 1
+
+
+def _path(endpoint: str) -> str:
+    path = endpoint.removeprefix("unix://").removeprefix("unix:")
+    if not path.startswith("/"):
+        raise CommandError(f"--endpoint {endpoint!r} is no unix socket; write unix:///run/driver/hri.sock")
+    return path
+
+
+def _machine(name: str) -> "Machine":
+    from google.protobuf.json_format import ParseDict, ParseError
+
+    from anyvisor.hri.v1.machine_spec_pb2 import Machine
+
+    try:
+        data: Any = json.loads(_text(name))
+        return ParseDict(data, Machine())
+    except (ValueError, ParseError) as error:
+        raise CommandError(f"--machine {name}: this is no Machine message: {error}") from error
+
+
+def _manifest_digest(name: str) -> str:
+    from anyvisor.hri import manifests
+    from anyvisor.planning.manifest import ManifestError, parse
+    from anyvisor.planning.registry import registry
+
+    try:
+        data = manifests.read(_text(name))
+        parse(data, registry())
+    except manifests.ManifestFileError as error:
+        raise CommandError(f"--manifest {name}: {error}") from error
+    except ManifestError as error:
+        lines = "\n  ".join(error.problems)
+        raise CommandError(f"--manifest {name} cannot be used:\n  {lines}") from error
+    return manifests.digest(data)
+
+
+def _text(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{name} cannot be read: {error}") from error
+
+
+def _silent(result: "Result") -> None:
+    del result
+
+
+def _print_result(result: "Result") -> None:
+    word = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}[result.outcome]
+    print(f"{word:8} {result.id:28} {result.title} ({result.seconds * 1000:.0f} ms)")
+    if result.message:
+        print(f"         {result.message}")
+    sys.stdout.flush()
+
+
+def _print_summary(report: "Report") -> None:
+    count = {word: sum(result.outcome == word for result in report.results) for word in ("passed", "failed", "skipped")}
+    who = f"{report.driver} {report.driver_version}" if report.driver else "the driver"
+    verdict = "conforms to" if report.passed else "does not conform to"
+    print(
+        f"{who} {verdict} HRI v1.{report.hri_minor} level {report.level}: "
+        f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped"
+    )
