@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.gateway import connect, lifecycle, machine, memorydump, volumes
+from anyvisor.gateway import connect, expand, lifecycle, machine, memorydump, volumes
 from anyvisor.gateway.answers import Decision, Refused, bad_request, failure
 from anyvisor.gateway.call import VMIS, VMS, Call
 from anyvisor.gateway.world import Need, World
@@ -50,6 +50,8 @@ VERBS: Final[Mapping[tuple[str, str], Verb]] = {
     (VMS, "stop"): Verb("PUT", lifecycle.stop, vm=True),
     (VMS, "restart"): Verb("PUT", lifecycle.restart, vm=True),
     (VMS, "migrate"): Verb("PUT", lifecycle.migrate, vm=True),
+    (VMS, "expand-spec"): Verb("GET", expand.stored, vm=True, vmi=False, needs=expand.stored_needs),
+    ("", "expand-vm-spec"): Verb("PUT", expand.posted, vmi=False, needs=expand.posted_needs),
     (VMS, "evacuate/cancel"): _EVACUATE,
     (VMS, "objectgraph"): _GRAPH,
     (VMS, "portforward"): Verb("GET", connect.portforward, vm=True, listed=False),

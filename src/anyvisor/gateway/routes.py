@@ -30,8 +30,7 @@ class Route:
 
 def resources() -> tuple[str, ...]:
     """Return the names that discovery lists."""
-    listed = (f"{plural}/{verb}" for (plural, verb), how in VERBS.items() if how.listed)
-    return ("expand-vm-spec", *listed)
+    return tuple(f"{plural}/{verb}".lstrip("/") for (plural, verb), how in VERBS.items() if how.listed)
 
 
 def routes(gateway: Gateway) -> tuple[Route, ...]:

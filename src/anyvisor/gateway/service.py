@@ -44,11 +44,22 @@ from anyvisor.kube.transport import Request
 
 log = logging.getLogger(__name__)
 
+
+def _instancetype(plural: str, kind: str, *, namespaced: bool) -> Resource:
+    return Resource("instancetype.kubevirt.io", "v1beta1", plural, namespaced, kind)
+
+
 START_TIMEOUT: Final = 10.0
 """Seconds that a call waits for the gateway's own caches after a start."""
 DIAL_TIMEOUT: Final = 5.0
 
-_NEEDED: Final[Mapping[str, Resource]] = {each.plural: each for each in (NODES, PVCS)}
+_INSTANCETYPES: Final = (
+    _instancetype("virtualmachineinstancetypes", "VirtualMachineInstancetype", namespaced=True),
+    _instancetype("virtualmachineclusterinstancetypes", "VirtualMachineClusterInstancetype", namespaced=False),
+    _instancetype("virtualmachinepreferences", "VirtualMachinePreference", namespaced=True),
+    _instancetype("virtualmachineclusterpreferences", "VirtualMachineClusterPreference", namespaced=False),
+)
+_NEEDED: Final[Mapping[str, Resource]] = {each.plural: each for each in (NODES, PVCS, *_INSTANCETYPES)}
 _KINDS: Final = {VMS.plural: VM, VMIS.plural: VMI}
 _TEST_FAILED: Final = "the server rejected our request due to an error in our request"
 """What a JSON patch whose test fails says; clients know the sentence and try again."""
@@ -89,7 +100,7 @@ class Gateway:
         """Answer a request that asks for no upgrade."""
         try:
             call = parse_call(request.method, request.path, request.query, request.body)
-            if not call.resource:
+            if not call.namespace:
                 return _reply(await self._of_cluster(call))
             decision, picture = await self._carry_out(call)
         except Refused as refused:
