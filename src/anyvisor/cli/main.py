@@ -31,7 +31,7 @@ COMMANDS = {
     "version": "print the version",
 }
 
-_MODULES = {name: "machine" for name in ("pause", "unpause", "reset", "soft-reboot")}
+_MODULES = dict.fromkeys(("pause", "unpause", "reset", "soft-reboot"), "machine")
 """Commands whose module has another name than they have."""
 
 EXIT_FAILURE = 1
@@ -97,7 +97,9 @@ def _run(command: str, words: list[str]) -> int:
     else:
         import argparse
 
-        parser = argparse.ArgumentParser(prog=f"anyvisor {command}", description=COMMANDS[command].capitalize() + ".")
+        parser = argparse.ArgumentParser(
+            prog=f"anyvisor {command}", description=f"{COMMANDS[command][0].upper()}{COMMANDS[command][1:]}."
+        )
         parser.set_defaults(command=command)
         module.configure(parser)
         call = module.run, parser.parse_args(words)
