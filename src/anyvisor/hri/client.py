@@ -165,9 +165,13 @@ class HriClient:
         request = machine_pb2.PrepareRequest(
             mutation=self._mutation(machine.id, generation, minor, operation_id), machine=machine, needs=needs
         )
-        response = await self._call(self._machine.Prepare, request, self.deadlines.plan)
+        response = await self.call_prepare(request)
         check_echo(needs, response.confirmed)
         return response
+
+    async def call_prepare(self, request: machine_pb2.PrepareRequest) -> machine_pb2.PrepareResponse:
+        """Prepare as it is, the echo unchecked."""
+        return await self._call(self._machine.Prepare, request, self.deadlines.plan)
 
     async def start(
         self,

@@ -8,17 +8,21 @@ import weakref
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
+from grpclib.const import Cardinality, Status
+from grpclib.const import Handler as MethodHandler
 from grpclib.encoding.proto import ProtoCodec
+from grpclib.exceptions import GRPCError
 from grpclib.protocol import H2Protocol
-from grpclib.server import Handler, Server
+from grpclib.server import Handler, Server, Stream
 
 from anyvisor.hri.kit import descriptors
 from anyvisor.hri.kit.core import Core, KitLimits
 from anyvisor.hri.kit.driver import Driver
 from anyvisor.hri.kit.services import IdentityService, MachineService, NodeService, StreamService
 from anyvisor.hri.peers import PeerPolicy
+from anyvisor.hri.v1.types_pb2 import StatusDetails
 from anyvisor.hri.wire import WINDOW, DetailsCodec, LimitedProtocol
 
 __all__ = ["DriverServer", "KitLimits", "serve"]
@@ -26,11 +30,26 @@ __all__ = ["DriverServer", "KitLimits", "serve"]
 Address = str | os.PathLike[str] | socket.socket
 
 
+async def _no_such_method(_stream: Stream[StatusDetails, StatusDetails]) -> None:
+    raise GRPCError(Status.UNIMPLEMENTED, "the driver does not serve this method; it may be of a later HRI minor")
+
+
+_NO_SUCH_METHOD: Final = MethodHandler(_no_such_method, Cardinality.UNARY_UNARY, StatusDetails, StatusDetails)
+
+
+class _Methods(dict[str, MethodHandler]):
+    """The served methods; any other answers UNIMPLEMENTED in full (grpclib's own answer lacks its content type)."""
+
+    def get(self, key: str, default: MethodHandler | None = None) -> MethodHandler:  # type: ignore[override]
+        return super().get(key, default) or _NO_SUCH_METHOD
+
+
 class _Server(Server):
     """grpclib's server with capped streams and checked peers."""
 
     def __init__(self, services: list[object], peers: PeerPolicy) -> None:
         super().__init__(services, codec=ProtoCodec(), status_details_codec=DetailsCodec(), config=WINDOW)  # type: ignore[arg-type]
+        self._mapping = _Methods(self._mapping)
         self._peers = peers
         self._protocols = weakref.WeakSet[LimitedProtocol]()
 

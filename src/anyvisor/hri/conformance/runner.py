@@ -1,0 +1,100 @@
+"""Running the checks, one after another, each within its time."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anyvisor.hri.client import HriClient
+from anyvisor.hri.conformance import books, contract, descriptors, events, identity
+from anyvisor.hri.conformance.registry import Entry
+from anyvisor.hri.conformance.report import Outcome, Report, Result
+from anyvisor.hri.conformance.session import DEADLINES, CheckFailedError, CheckSkippedError, Session, small_machine
+from anyvisor.hri.errors import HriError
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
+
+CHECK_SECONDS = 90.0
+FIRST = "identity.info"
+CHECKS: tuple[Entry, ...] = (
+    *identity.CHECKS,
+    *contract.CHECKS,
+    *events.CHECKS,
+    *descriptors.CHECKS,
+    *books.CHECKS,
+)
+"""In the order in which they run: what must work before the next can be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to check."""
+
+    hri_socket: str
+    fd_socket: str | None = None
+    level: int = 0
+    machine: Machine | None = None
+    """The shape to plan; a small one with a kernel when absent."""
+    manifest_digest: str = ""
+    only: tuple[str, ...] = ()
+    """Ids to run, with the first, which all need; empty = all."""
+
+
+async def run(options: Options, heard: Callable[[Result], None] = lambda _result: None) -> Report:
+    """Run all checks up to the level. `heard` is told of each result as it comes."""
+    results: list[Result] = []
+    async with HriClient(options.hri_socket, options.fd_socket, deadlines=DEADLINES) as client:
+        session = Session(
+            hri_socket=options.hri_socket,
+            fd_socket=options.fd_socket,
+            client=client,
+            machine=options.machine or small_machine(),
+            manifest_digest=options.manifest_digest,
+        )
+        for entry in _chosen(options):
+            if results and results[0].outcome == Outcome.FAILED:
+                result = _result(entry, Outcome.SKIPPED, f"{FIRST} failed", 0.0)
+            else:
+                result = await _one(entry, session)
+            results.append(result)
+            heard(result)
+        info = session.info
+    return Report(
+        driver=info.driver,
+        driver_version=info.version,
+        vmm_name=info.vmm_name,
+        vmm_version=info.vmm_version,
+        manifest_digest=info.manifest_digest,
+        hri_minor=client.minor,
+        level=options.level,
+        results=results,
+    )
+
+
+def _chosen(options: Options) -> list[Entry]:
+    entries = [entry for entry in CHECKS if entry.level <= options.level]
+    if options.only:
+        entries = [entry for entry in entries if entry.id in (FIRST, *options.only)]
+    return sorted(entries, key=lambda entry: entry.level)
+
+
+async def _one(entry: Entry, session: Session) -> Result:
+    begin = time.perf_counter()
+    outcome, message = Outcome.PASSED, ""
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            await entry.run(session)
+    except CheckSkippedError as skipped:
+        outcome, message = Outcome.SKIPPED, str(skipped)
+    except CheckFailedError as failed:
+        outcome, message = Outcome.FAILED, str(failed)
+    except HriError as error:
+        outcome, message = Outcome.FAILED, f"a call that must succeed ended as {error.status}: {error.message}"
+    except TimeoutError:
+        outcome, message = Outcome.FAILED, "it did not end in time"
+    except Exception as error:  # noqa: BLE001 - whatever a driver provokes is a failed check, not the suite's end
+        outcome, message = Outcome.FAILED, f"{type(error).__name__}: {error}"
+    return _result(entry, outcome, message, time.perf_counter() - begin)
+
+
+def _result(entry: Entry, outcome: Outcome, message: str, seconds: float) -> Result:
+    return Result(entry.id, entry.level, entry.title, outcome, message, round(seconds, 4))
