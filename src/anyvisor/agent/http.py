@@ -246,7 +246,10 @@ async def _log(request: web.Request) -> web.StreamResponse:
             raise web.HTTPNotFound(text="the pod has no guest console any more\n")
         text = await asyncio.to_thread(serial_text, machine, context.store)
     else:
-        text = await asyncio.to_thread(_read_tail, await _log_path(context, pod_uid))
+        path = context.launchers.log_path(pod_uid)
+        if not path:
+            raise web.HTTPNotFound(text="this node has no log of that pod\n")
+        text = await asyncio.to_thread(_read_tail, path)
     await response.prepare(request)
     await response.write(_tail(text, request.query.get("tailLines")))
     if request.query.get("follow") == "true" and machine is not None:
@@ -256,14 +259,6 @@ async def _log(request: web.Request) -> web.StreamResponse:
             await _follow_file(machine, response)
     await response.write_eof()
     return response
-
-
-async def _log_path(context: NodeContext, pod_uid: str) -> str:
-    launcher = await context.launchers.find(pod_uid)
-    if launcher is None:
-        raise web.HTTPNotFound(text="the pod's launcher does not run on this node any more\n")
-    launcher.close()
-    return launcher.log
 
 
 def _read_tail(path: str) -> bytes:

@@ -39,6 +39,6 @@ class LauncherSource(Protocol):
         """A descriptor of the pod's network namespace, the caller's to close; None when it has none of its own."""
         ...
 
-    def volume_directory(self, machine_id: str) -> str:
-        """Where the machine's own disk files are kept, on real storage."""
+    def log_path(self, pod_uid: str) -> str:
+        """Where the pod's standard output and error are; empty when nobody can tell (any more)."""
         ...

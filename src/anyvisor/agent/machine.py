@@ -15,7 +15,7 @@ from anyvisor.agent.endpoints import EndpointError, Endpoints
 from anyvisor.agent.hook import StopHook
 from anyvisor.agent.launchers import Launcher
 from anyvisor.agent.processes import Exit
-from anyvisor.agent.records import EndRecord, Record, RecordStore, Stage, read_file
+from anyvisor.agent.records import EndRecord, Record, RecordError, RecordStore, Stage, read_file
 from anyvisor.agent.serial import LOG_BYTES, Console, SerialLog
 from anyvisor.api.meta import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Nic
@@ -72,6 +72,7 @@ class Machine:
         """The stop script, while it is played because no driver answers."""
         self.taken = False
         """Whether it is known that the launcher took the plan."""
+        self._end_seen: MachineState | None = None
         self._changed = changed
         self._watching = False
         if launcher is None:
@@ -106,6 +107,8 @@ class Machine:
         self._unwatch()
         if self.launcher is not None and self.exit is None:
             self.exit = processes.exit_of(self.launcher.pidfd)
+            # Now, as cgroup and log go with the pod.
+            self._end_seen = self._read_end()
         self._changed()
 
     def _unwatch(self) -> None:
@@ -123,6 +126,13 @@ class Machine:
 
     def ended_state(self) -> MachineState:
         """How the run ended, as far as the process alone tells."""
+        if self._end_seen is None:
+            self._end_seen = self._read_end()
+        end = MachineState()
+        end.CopyFrom(self._end_seen)
+        return end
+
+    def _read_end(self) -> MachineState:
         record, exit_ = self.record, self.exit or Exit()
         if record.boot_id != processes.boot_id():
             return MachineState(phase=PHASE_LOST, end_reason=END_REASON_VMM_KILLED, message="the host was restarted")
@@ -200,11 +210,18 @@ class Machine:
         self.record = record
 
     async def end(self, store: RecordStore, state: MachineState) -> None:
-        """Write down how the run ended; the first word stands."""
+        """Write down how the run ended; the first word stands.
+
+        A full disk does not keep a machine from ending: the end is then known to this process alone.
+        """
         if self.record.stage is Stage.ENDED:
             return
         end = EndRecord(phase=state.phase, reason=state.end_reason, message=state.message[:1024])
-        await self.write(store, stage=Stage.ENDED, end=end)
+        try:
+            await self.write(store, stage=Stage.ENDED, end=end)
+        except RecordError as error:
+            log.warning("%s", error)
+            self.record = msgspec.structs.replace(self.record, stage=Stage.ENDED, end=end)
 
     def close(self, why: str = "the machine ended") -> None:
         """Give all descriptors back."""

@@ -1,0 +1,1 @@
+"""The stand-in for a kubelet, for launcher pods on one simulated node."""

@@ -1,0 +1,113 @@
+"""A cgroup per pod, v1 or v2: limits its memory and processes, and finds whatever is left of it."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path("/sys/fs/cgroup")
+PARENT: Final = "anyvisor"
+_V1_CONTROLLERS: Final = ("memory", "pids", "cpu")
+HELPER_PIDS: Final = 4096
+"""Threads of one VMM: vCPUs, I/O workers and helpers; a cap against a runaway, not a budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """0 = no limit."""
+
+    memory_bytes: int
+    cpu_millis: int = 0
+    pids: int = HELPER_PIDS
+
+
+def create(instance: str, pod_uid: str, limits: Limits, root: Path = ROOT) -> tuple[str, ...]:
+    """Make the pod's cgroups; their directories, none where this host lets us make none."""
+    if os.geteuid() != 0:
+        return ()
+    made: list[str] = []
+    with contextlib.suppress(OSError):
+        if (root / "cgroup.controllers").exists():
+            made.append(str(_create_v2(root / PARENT / instance / pod_uid, limits)))
+        else:
+            made += [str(path) for path in _create_v1(root, instance, pod_uid, limits)]
+    return tuple(made)
+
+
+def _create_v2(path: Path, limits: Limits) -> Path:
+    for parent in (path.parent.parent, path.parent):
+        parent.mkdir(exist_ok=True)
+    for parent in (path.parent.parent.parent, path.parent.parent, path.parent):
+        for controller in _V1_CONTROLLERS:
+            with contextlib.suppress(OSError):
+                (parent / "cgroup.subtree_control").write_text(f"+{controller}")
+    path.mkdir(exist_ok=True)
+    if limits.memory_bytes:
+        _write(path / "memory.max", str(limits.memory_bytes))
+        _write(path / "memory.swap.max", "0")
+        _write(path / "memory.oom.group", "1")
+    if limits.cpu_millis:
+        _write(path / "cpu.max", f"{limits.cpu_millis * 100} 100000")
+    _write(path / "pids.max", str(limits.pids))
+    return path
+
+
+def _create_v1(root: Path, instance: str, pod_uid: str, limits: Limits) -> Iterator[Path]:
+    for controller in _V1_CONTROLLERS:
+        base = root / controller
+        if not (base / "cgroup.procs").exists():
+            continue
+        path = base / PARENT / instance / pod_uid
+        path.mkdir(parents=True, exist_ok=True)
+        if controller == "memory" and limits.memory_bytes:
+            _write(path / "memory.limit_in_bytes", str(limits.memory_bytes))
+            _write(path / "memory.memsw.limit_in_bytes", str(limits.memory_bytes))
+        if controller == "pids":
+            _write(path / "pids.max", str(limits.pids))
+        if controller == "cpu" and limits.cpu_millis:
+            _write(path / "cpu.cfs_period_us", "100000")
+            _write(path / "cpu.cfs_quota_us", str(limits.cpu_millis * 100))
+        yield path
+
+
+def _write(path: Path, value: str) -> None:
+    """Set a limit where the kernel has it (swap accounting may be off)."""
+    with contextlib.suppress(OSError):
+        path.write_text(value)
+
+
+def procs(directories: tuple[str, ...]) -> list[str]:
+    """The files that a process joins the cgroups by."""
+    return [f"{directory}/cgroup.procs" for directory in directories]
+
+
+def members(directories: tuple[str, ...]) -> set[int]:
+    """Pids in the cgroups, children of them too."""
+    found: set[int] = set()
+    for file in procs(directories):
+        with contextlib.suppress(OSError):
+            found.update(int(line) for line in Path(file).read_text().split())
+    return found
+
+
+def kill_all(directories: tuple[str, ...]) -> None:
+    """End whatever is left in the cgroups."""
+    for pid in members(directories):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def remove(directories: tuple[str, ...]) -> bool:
+    """Remove empty cgroups; False when something still lives in one."""
+    clean = True
+    for directory in directories:
+        try:
+            Path(directory).rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            clean = False
+    return clean

@@ -1,0 +1,411 @@
+"""The pod runner of one node: takes launcher pods that are bound to it, runs them, reports them, ends them."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from anyvisor.agent import plan, processes, script
+from anyvisor.agent.launchers import Launcher
+from anyvisor.api.meta import Json, is_deleting, labels, metadata, name, namespace, text_at, uid
+from anyvisor.embedded.podrunner import cgroups, status
+from anyvisor.embedded.podrunner.launch import Launch, LaunchError
+from anyvisor.embedded.podrunner.node import HOST_IP, NodeKeeper
+from anyvisor.embedded.podrunner.records import ExitRecord, PodBooks, PodRecord
+from anyvisor.embedded.podrunner.sandbox import Sandbox
+from anyvisor.embedded.zygote import LaunchRequest
+from anyvisor.kube.client import Client
+from anyvisor.kube.errors import Conflict, NotFound
+from anyvisor.kube.informer import Informer
+from anyvisor.kube.objects import CachedObject
+from anyvisor.kube.queue import WorkQueue
+from anyvisor.kube.resources import PODS
+from anyvisor.launcher import shim
+from anyvisor.planning.plan import PlanError
+
+log = logging.getLogger(__name__)
+
+LAUNCHER_LABEL: Final = "kubevirt.io"
+LAUNCHER_VALUE: Final = "virt-launcher"
+BY_UID: Final = "uid"
+RETRY_SECONDS: Final = 1.0
+STOP_SIGNAL: Final = signal.SIGURG
+"""As in launcher images: a waiting shim ends, a VMM takes no notice."""
+
+
+class PodNetworks(Protocol):
+    """A network namespace per pod."""
+
+    async def create(self, pod_uid: str) -> str:
+        """Make it, or find it again; the pod's address."""
+        ...
+
+    async def namespace(self, pod_uid: str) -> int | None:
+        """A descriptor of it, the caller's to close; None when there is none."""
+        ...
+
+    async def destroy(self, pod_uid: str) -> None:
+        """Remove it; nothing when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerConfig:
+    """All that the pod runner of a node needs to know."""
+
+    node: str
+    client: Client
+    """As `system:node:<node>`."""
+    state_dir: Path
+    """Durable: records."""
+    run_dir: Path
+    """Lost at a reboot: the pods' directories; a short path."""
+    volume_dir: Path
+    """Where the agent keeps the machines' own disk files."""
+    launch: Launch
+    instance: str
+    """Names the cgroups of this instance and node."""
+    first_user: int
+    users: int
+    separate: bool
+    """Whether launchers have users of their own, as we are root."""
+    networks: PodNetworks | None = None
+    workers: int = 16
+
+
+class PodRunner:
+    """Use as `async with runner.running():`; it is also the agent's source of launchers on this node."""
+
+    def __init__(self, config: RunnerConfig) -> None:
+        self.config = config
+        self._books = PodBooks(config.state_dir / "pods")
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._pidfds: dict[str, int] = {}
+        self._stopping: dict[str, asyncio.Task[None]] = {}
+        self._pods = Informer(
+            config.client,
+            PODS,
+            fields=f"spec.nodeName={config.node}",
+            indexes={BY_UID: lambda o: (o.meta.uid,)},
+        )
+        self._tasks = asyncio.TaskGroup()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Run inside the block. Launchers are known at once, so that an agent that starts now finds them."""
+        await asyncio.to_thread(self._books.load)
+        for reason in self._books.broken.values():
+            log.error("%s", reason)
+        for record in list(self._books.pods.values()):
+            await self._adopt(record)
+        async with self._tasks:
+            work = self._tasks.create_task(self._work(), name="pod runner")
+            keeper = self._tasks.create_task(NodeKeeper(self.config.client, self.config.node).run(), name="node")
+            try:
+                yield
+            finally:
+                for task in (work, keeper, *self._stopping.values()):
+                    task.cancel()
+        for pod_uid in list(self._pidfds):
+            self._unwatch(pod_uid)
+
+    async def _work(self) -> None:
+        async with self._pods as pods:
+            await pods.synced.wait()
+            pods.on_change(self._changed)
+            for pod_uid in list(self._books.pods):
+                self._queue.add(pod_uid)
+            await self._queue.run(self._reconcile, self.config.workers)
+
+    def _changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        for seen in (old, new):
+            if seen is not None:
+                self._queue.add(seen.meta.uid)
+
+    # What the agent asks
+
+    async def find(self, pod_uid: str) -> Launcher | None:
+        """The running launcher of a pod, the caller's to close."""
+        record, pidfd = self._books.pods.get(pod_uid), self._pidfds.get(pod_uid)
+        if record is None or pidfd is None or record.exit is not None:
+            return None
+        sandbox = self._sandbox(pod_uid)
+        try:
+            directory = sandbox.open_launcher_dir()
+        except OSError as error:
+            log.warning("pod %s: its launcher's directory cannot be opened: %s", pod_uid, error)
+            return None
+        return Launcher(record.pid, os.dup(pidfd), directory, record.user, record.group, str(sandbox.log))
+
+    async def network_namespace(self, pod_uid: str) -> int | None:
+        """A descriptor of the pod's network namespace, the caller's to close."""
+        networks = self.config.networks
+        return await networks.namespace(pod_uid) if networks is not None else None
+
+    def log_path(self, pod_uid: str) -> str:
+        """Where the standard output of the pod's launcher is, as long as the pod exists."""
+        return str(self._sandbox(pod_uid).log) if pod_uid in self._books.pods else ""
+
+    # One pod
+
+    async def _reconcile(self, pod_uid: str) -> float | None:
+        if pod_uid in self._books.broken:
+            return None
+        found = self._pods.index(BY_UID, pod_uid)
+        pod = found[0].json() if found else None
+        record = self._books.pods.get(pod_uid)
+        if pod is None:
+            return await self._orphan(record) if record is not None else None
+        if labels(pod).get(LAUNCHER_LABEL) != LAUNCHER_VALUE:
+            return await self._refuse(pod)
+        if record is not None and record.pid == 0:
+            await self._clear_half_started(record)
+            record = None
+        if record is None:
+            return await self._begin(pod)
+        await self._report(pod, record)
+        if not is_deleting(pod):
+            return None
+        if record.exit is None:
+            return self._stop(pod, record)
+        await self._clean(record)
+        await self._remove(pod)
+        return None
+
+    async def _orphan(self, record: PodRecord) -> float | None:
+        """The pod's object is gone: it was deleted by force, so its process ends now."""
+        if record.exit is None and record.pid:
+            self._kill(record)
+            return RETRY_SECONDS
+        await self._clear_half_started(record)
+        return None
+
+    async def _refuse(self, pod: Json) -> float | None:
+        if text_at(pod, "status", "phase") in ("Succeeded", "Failed"):
+            return None
+        message = "this node runs launcher pods only; use a Kubernetes cluster for other pods"
+        patch: Json = {"status": {"phase": "Failed", "reason": "NotALauncherPod", "message": message}}
+        await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
+        return None
+
+    async def _begin(self, pod: Json) -> float | None:
+        if is_deleting(pod):
+            await self._remove(pod)
+            return None
+        if text_at(pod, "status", "phase") in ("Succeeded", "Failed"):
+            return None
+        try:
+            record = await self._start(pod)
+        except (OSError, LaunchError, PlanError) as error:
+            log.warning("pod %s/%s does not start: %s", namespace(pod), name(pod), error)
+            await self._say_waiting(pod, str(error))
+            return RETRY_SECONDS
+        await self._report(pod, record)
+        return None
+
+    async def _start(self, pod: Json) -> PodRecord:
+        """Record, sandbox, launch, record: a crash in between leaves nothing that could take a plan unseen."""
+        config, pod_uid = self.config, uid(pod)
+        resources = plan.of_pod(pod).plan.resources
+        needed = resources.guest_memory_bytes + resources.overhead_bytes
+        limits = cgroups.Limits(
+            memory_bytes=resources.memory_limit_bytes or max(resources.memory_bytes, needed),
+            cpu_millis=resources.cpu_limit_millis,
+        )
+        user = self._books.free_user(config.first_user, config.users) if config.separate else os.geteuid()
+        group = user if config.separate else os.getegid()
+        record = PodRecord(uid=pod_uid, namespace=namespace(pod), name=name(pod), user=user, group=group)
+        await self._books.write(record)
+        sandbox = self._sandbox(pod_uid)
+        await asyncio.to_thread(sandbox.create, user, group)
+        groups = await asyncio.to_thread(cgroups.create, config.instance, pod_uid, limits)
+        address = await config.networks.create(pod_uid) if config.networks is not None else ""
+        record = msgspec.structs.replace(record, cgroups=groups, pod_ip=address)
+        return await self._launch(record, sandbox)
+
+    async def _launch(self, record: PodRecord, sandbox: Sandbox) -> PodRecord:
+        netns = await self.network_namespace(record.uid)
+        output = sandbox.open_log()
+        try:
+            launched = await self.config.launch(
+                LaunchRequest(
+                    directory=str(sandbox.launcher_dir),
+                    uid=record.user,
+                    gid=record.group,
+                    log=output,
+                    cgroup_procs=cgroups.procs(record.cgroups),
+                    netns=netns,
+                )
+            )
+        finally:
+            os.close(output)
+            if netns is not None:
+                os.close(netns)
+        identity = processes.identify(launched.pid, launched.pidfd)
+        if identity is None:
+            os.close(launched.pidfd)
+            raise LaunchError(f"the launcher ended at once; see {sandbox.log}")
+        record = msgspec.structs.replace(
+            record,
+            boot_id=identity.boot_id,
+            pid=identity.pid,
+            start_time=identity.start_time,
+            started_at=_now(),
+        )
+        try:
+            await self._books.write(record)
+        except OSError:
+            processes.send_signal(launched.pidfd, signal.SIGKILL)
+            os.close(launched.pidfd)
+            raise
+        self._watch(record, launched.pidfd)
+        return record
+
+    async def _report(self, pod: Json, record: PodRecord) -> None:
+        patch = status.patch(pod, record, HOST_IP, _now())
+        if patch is not None:
+            with contextlib.suppress(NotFound):
+                await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
+
+    async def _say_waiting(self, pod: Json, message: str) -> None:
+        """Tell why the pod does not run yet, where a kubelet would: in its container's waiting state."""
+        waiting = {"waiting": {"reason": "CreateContainerError", "message": message}}
+        containers = [
+            {"name": c["name"], "image": c.get("image", ""), "imageID": "", "ready": False, "restartCount": 0}
+            | {"state": waiting}
+            for c in pod["spec"]["containers"]
+        ]
+        patch: Json = {"status": {"phase": "Pending", "containerStatuses": containers}}
+        with contextlib.suppress(NotFound):
+            await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
+
+    # The end
+
+    def _stop(self, pod: Json, record: PodRecord) -> float:
+        """A pod that is deleted gets its preStop, then the stop signal, and is killed when its grace ends."""
+        left = _deadline(pod) - time.time()
+        if left <= 0:
+            self._kill(record)
+            return RETRY_SECONDS
+        if record.uid not in self._stopping:
+            task = self._tasks.create_task(self._pre_stop(record.uid, left), name=f"stop {record.uid}")
+            self._stopping[record.uid] = task
+            task.add_done_callback(lambda _: self._stopping.pop(record.uid, None))
+        return left
+
+    async def _pre_stop(self, pod_uid: str, left: float) -> None:
+        """What the launcher image's stop hook does, done here: the agent first, the stop script without it."""
+        try:
+            directory = self._sandbox(pod_uid).open_launcher_dir()
+        except OSError:
+            return
+        try:
+            reserve = shim.FINISH_RESERVE
+            down = await script.ask_agent(directory, max(left - reserve, 0.0))
+            if not down:
+                down = await script.request(directory, max(left - reserve, 0.0))
+            pidfd = self._pidfds.get(pod_uid)
+            if pidfd is not None:
+                processes.send_signal(pidfd, STOP_SIGNAL)
+            if down:
+                await asyncio.sleep(shim.FINISH_DELAY)
+            await script.finish(directory, reserve)
+        finally:
+            os.close(directory)
+
+    def _kill(self, record: PodRecord) -> None:
+        pidfd = self._pidfds.get(record.uid)
+        if pidfd is not None:
+            processes.send_signal(pidfd, signal.SIGKILL)
+
+    async def _ended(self, pod_uid: str) -> None:
+        pidfd = self._pidfds.get(pod_uid)
+        record = self._books.pods.get(pod_uid)
+        if pidfd is None or record is None or record.exit is not None:
+            return
+        await self._write_exit(record, processes.exit_of(pidfd))
+        self._unwatch(pod_uid)
+        self._queue.add(pod_uid)
+
+    async def _write_exit(self, record: PodRecord, seen: processes.Exit) -> None:
+        killed = any(processes.out_of_memory_kills(directory) for directory in record.cgroups)
+        ended = ExitRecord(code=seen.code, signal=seen.signal, out_of_memory=killed, at=_now())
+        ended_record = msgspec.structs.replace(record, exit=ended)
+        try:
+            await self._books.write(ended_record)
+        except OSError as error:
+            log.warning("pod %s: its end is not on the disk: %s", record.uid, error)
+            self._books.pods[record.uid] = ended_record
+
+    async def _clean(self, record: PodRecord) -> None:
+        """Leave nothing of the pod on the host."""
+        cgroups.kill_all(record.cgroups)
+        if self.config.networks is not None:
+            await self.config.networks.destroy(record.uid)
+        await asyncio.to_thread(self._sandbox(record.uid).remove)
+        await asyncio.to_thread(cgroups.remove, record.cgroups)
+        await self._books.forget(record.uid)
+
+    async def _clear_half_started(self, record: PodRecord) -> None:
+        """End a launcher that a crash of ours cut off before it was on record; it can have no plan."""
+        sandbox = self._sandbox(record.uid)
+        pid = await asyncio.to_thread(sandbox.waiting_shim)
+        if pid and record.pid == 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await self._clean(record)
+
+    async def _remove(self, pod: Json) -> None:
+        with contextlib.suppress(NotFound, Conflict):
+            await self.config.client.delete(PODS, name(pod), namespace(pod), grace=0, uid=uid(pod))
+
+    # Processes
+
+    async def _adopt(self, record: PodRecord) -> None:
+        if record.exit is not None or record.pid == 0:
+            return
+        pidfd = processes.open_process(record.process)
+        if pidfd is None:
+            await self._write_exit(record, processes.Exit())
+        else:
+            self._watch(record, pidfd)
+
+    def _watch(self, record: PodRecord, pidfd: int) -> None:
+        self._pidfds[record.uid] = pidfd
+        asyncio.get_running_loop().add_reader(pidfd, partial(self._process_ended, record.uid))
+
+    def _process_ended(self, pod_uid: str) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfds[pod_uid])
+        self._tasks.create_task(self._ended(pod_uid), name=f"end of {pod_uid}")
+
+    def _unwatch(self, pod_uid: str) -> None:
+        pidfd = self._pidfds.pop(pod_uid)
+        asyncio.get_running_loop().remove_reader(pidfd)
+        os.close(pidfd)
+
+    def _sandbox(self, pod_uid: str) -> Sandbox:
+        return Sandbox(self.config.run_dir / "pods" / pod_uid, self.config.separate)
+
+
+def _deadline(pod: Json) -> float:
+    """When a deleted pod's grace ends: that is what its deletionTimestamp says."""
+    text = str(metadata(pod).get("deletionTimestamp") or "")
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,126 @@
+"""A pod's status as a kubelet would report it: pure, told the time.
+
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
+"""
+
+from anyvisor.api.meta import Json, conditions, list_at, object_at, text_at, with_condition
+from anyvisor.api.wire import Time
+from anyvisor.embedded.podrunner.records import ExitRecord, PodRecord
+
+UNKNOWN_CODE = 137
+"""What a kubelet reports for a container whose end nobody saw."""
+
+
+def exit_code(ended: ExitRecord) -> int:
+    """The exit code that a container runtime would report."""
+    if ended.signal is not None:
+        return 128 + ended.signal
+    return ended.code if ended.code is not None else UNKNOWN_CODE
+
+
+def patch(pod: Json, record: PodRecord, host_ip: str, now: Time) -> Json | None:
+    """The merge patch for the pod's status; None when it says all that already."""
+    status = object_at(pod, "status")
+    wanted: Json = {
+        "phase": _phase(record),
+        "conditions": _conditions(pod, record, now),
+        "containerStatuses": [_container(c, record) for c in list_at(pod, "spec", "containers")],
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "qosClass": status.get("qosClass") or "Burstable",
+    }
+    sidecars = [_container(c, record) for c in list_at(pod, "spec", "initContainers")]
+    if sidecars:
+        wanted["initContainerStatuses"] = sidecars
+    if record.started_at:
+        wanted["startTime"] = record.started_at
+    if record.pod_ip:
+        wanted["podIP"] = record.pod_ip
+        wanted["podIPs"] = [{"ip": record.pod_ip}]
+    changed = {key: value for key, value in wanted.items() if status.get(key) != value}
+    return {"status": changed} if changed else None
+
+
+def _phase(record: PodRecord) -> str:
+    if record.exit is not None:
+        return "Succeeded" if exit_code(record.exit) == 0 else "Failed"
+    return "Running" if record.pid else "Pending"
+
+
+def _container(container: Json, record: PodRecord) -> Json:
+    running = record.pid > 0 and record.exit is None
+    state: Json = {"waiting": {"reason": "ContainerCreating"}}
+    if running:
+        state = {"running": {"startedAt": record.started_at}}
+    elif record.exit is not None:
+        state = {"terminated": _terminated(record, record.exit)}
+    image = str(container.get("image") or "")
+    return {
+        "name": str(container["name"]),
+        "image": image,
+        "imageID": image,
+        "containerID": f"anyvisor://{record.uid}/{container['name']}" if record.pid else "",
+        "ready": running,
+        "started": running,
+        "restartCount": 0,
+        "state": state,
+        "lastState": {},
+    }
+
+
+def _terminated(record: PodRecord, ended: ExitRecord) -> Json:
+    code = exit_code(ended)
+    reason = "Completed" if code == 0 else "Error"
+    if ended.out_of_memory:
+        reason = "OOMKilled"
+    elif ended.code is None and ended.signal is None:
+        reason = "ContainerStatusUnknown"
+    terminated: Json = {
+        "exitCode": code,
+        "reason": reason,
+        "startedAt": record.started_at,
+        "finishedAt": ended.at,
+        "containerID": f"anyvisor://{record.uid}",
+    }
+    if ended.signal is not None:
+        terminated["signal"] = ended.signal
+    return terminated
+
+
+def _conditions(pod: Json, record: PodRecord, now: Time) -> list[Json]:
+    running = record.pid > 0 and record.exit is None
+    gates = [str(gate["conditionType"]) for gate in list_at(pod, "spec", "readinessGates")]
+    held = {str(c.get("type")): c.get("status") == "True" for c in conditions(pod)}
+    ready = running and all(held.get(gate, False) for gate in gates)
+    result = conditions(pod)
+    for type_, holds in (
+        ("PodReadyToStartContainers", running),
+        ("Initialized", True),
+        ("ContainersReady", running),
+        ("Ready", ready),
+    ):
+        condition: Json = {"type": type_, "status": "True" if holds else "False", "lastProbeTime": None}
+        reason = _unready(type_, record, gated=running and not ready)
+        if not holds and reason:
+            condition["reason"] = reason
+        present = next((c for c in result if c.get("type") == type_), None)
+        if present is None or any(present.get(key) != value for key, value in condition.items()):
+            result = with_condition([c for c in result if c is not present], condition, now)
+    return result
+
+
+def _unready(type_: str, record: PodRecord, *, gated: bool) -> str:
+    if type_ not in ("Ready", "ContainersReady"):
+        return ""
+    if record.exit is not None:
+        return "PodCompleted" if exit_code(record.exit) == 0 else "PodFailed"
+    return "ReadinessGatesNotReady" if gated else "ContainersNotReady"
+
+
+def memory_limit(pod: Json) -> str:
+    """The memory limit of the compute container, as its quantity; empty without one."""
+    for container in list_at(pod, "spec", "containers"):
+        limit = text_at(container, "resources", "limits", "memory")
+        if limit:
+            return limit
+    return ""
