@@ -18,7 +18,7 @@ from anyvisor.hri.v1.machine_spec_pb2 import Console, Machine
 from anyvisor.hri.v1.types_pb2 import Endpoint, MachineState, Operation
 from anyvisor.launcher import shim
 
-SECONDS = 30.0
+SECONDS = 20.0
 """No step of a test may take longer; a guest under emulation on a busy machine is slow."""
 
 
@@ -30,6 +30,7 @@ class Guest:
     directory: Path
     prepared: PrepareResponse
     process: subprocess.Popen[bytes]
+    console: socket.socket | None = None
 
     @property
     def log(self) -> str:
@@ -44,7 +45,7 @@ class Guest:
     async def logged(self, pattern: str) -> str:
         """Wait until the serial log contains a match; returns its first group, or all of it."""
         async with asyncio.timeout(SECONDS):
-            while (match := re.search(pattern, self.log)) is None:  # noqa: ASYNC110 - a file tells nobody
+            while (match := re.search(pattern, self.log)) is None:
                 await asyncio.sleep(0.02)
         return match[1] if match.groups() else match[0]
 
@@ -56,13 +57,30 @@ class Guest:
         return connection
 
     async def type(self, text: str) -> None:
-        """Write to the console, on a connection of its own."""
+        """Write to the console, on a connection that is kept and drained from then on, as an agent does."""
         loop = asyncio.get_running_loop()
-        with self.connect("console/serial0") as connection:
-            await loop.sock_sendall(connection, text.encode())
-            # The VMM takes the bytes when it accepts; a connection that closes first would lose them.
-            async with asyncio.timeout(SECONDS):
-                await loop.sock_recv(connection, 1)
+        if self.console is None:
+            self.console = self.connect("console/serial0")
+            loop.add_reader(self.console, self._drain)
+        await loop.sock_sendall(self.console, text.encode())
+
+    def _drain(self) -> None:
+        assert self.console is not None
+        try:
+            data = self.console.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the console's connection."""
+        if self.console is not None:
+            asyncio.get_running_loop().remove_reader(self.console)
+            self.console.close()
+            self.console = None
 
     async def ended(self) -> int:
         """Wait for the end of the VMM's process; returns its exit status."""
@@ -120,6 +138,7 @@ class Rig:
                 await self._watching
         self.client.close()
         for guest in self.guests:
+            guest.hang_up()
             guest.process.kill()
             guest.process.wait()
         if self._driver is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from anyvisor.hri.errors import MachineNotFound, Refused, VmmFailed
-from anyvisor.hri.v1.machine_spec_pb2 import Disk, Firmware, Lifecycle, Machine, VolumeHandle
+from anyvisor.hri.v1.machine_spec_pb2 import Disk, Firmware, Lifecycle, Machine, Nic, VolumeHandle
 from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest
 from anyvisor.hri.v1.types_pb2 import (
     ACCELERATOR_EMULATION,
@@ -295,3 +295,83 @@ async def test_stop_script_shuts_the_guest_down_without_a_driver(rig: Rig) -> No
         assert await asyncio.to_thread(shim.play, connection, shim_steps(script.finish), time.monotonic() + 5)
     assert await guest.ended() == 0
     await rig.start_driver()
+
+
+def full_machine(name: str, rundir: Path) -> tuple[Machine, dict[str, int]]:
+    """Linux with everything that the driver states, on user-mode networking."""
+    linux = guests.linux_guest()
+    machine = machine_of(name, memory_mib=192)
+    machine.accelerator = ACCELERATOR_EMULATION
+    machine.cpu.sockets = 2
+    machine.boot.kernel.kernel_handle = "kernel"
+    machine.boot.kernel.initrd_handle = "initrd"
+    machine.boot.kernel.command_line = linux.command_line
+    machine.nics.add(id="default", mac="02:00:00:00:00:01").user.network = "10.0.2.0/24"
+    models = (Nic.MODEL_E1000, Nic.MODEL_E1000E, Nic.MODEL_RTL8139, Nic.MODEL_PCNET, Nic.MODEL_NE2K_PCI)
+    for index, model in enumerate(models):
+        machine.nics.add(id=f"n{index}", model=model, mac=f"02:00:00:00:01:0{index}").user.network = "10.1.0.0/24"
+    for index, size in enumerate((1, 2)):
+        path = rundir / f"data{index}.raw"
+        path.write_bytes(b"\0" * (size << 20))
+        disk = machine.disks.add(id=f"data{index}", kind=Disk.KIND_DISK, serial=f"SERIAL{index}")
+        disk.volume.layers.add(handle=f"data{index}", format=VolumeHandle.Layer.FORMAT_RAW)
+    machine.disks[0].dedicated_io_thread = True
+    machine.disks[0].queues = 2
+    machine.disks[0].block_size.logical = machine.disks[0].block_size.physical = 4096
+    cdrom = machine.disks.add(id="tray", kind=Disk.KIND_CDROM, bus=Disk.BUS_SATA)
+    assert not cdrom.HasField("volume")
+    machine.devices.add(id="balloon").balloon.free_page_reporting = True
+    machine.devices.add(id="rng").rng.SetInParent()
+    machine.devices.add(id="panic").panic.model = "pvpanic"
+    machine.devices.add(id="agent").guest_agent_port.SetInParent()
+    machine.identity.product = "Anyvisor, with a comma"
+    machine.identity.serial = "S-1"
+    machine.identity.chassis_asset = "A-1"
+    machine.features.acpi = True
+    machine.features.smm = True
+    files = {
+        "kernel": os.open(linux.kernel, os.O_RDONLY | os.O_CLOEXEC),
+        "initrd": os.open(linux.initrd, os.O_RDONLY | os.O_CLOEXEC),
+        **{f"data{i}": os.open(rundir / f"data{i}.raw", os.O_RDWR | os.O_CLOEXEC) for i in (0, 1)},
+    }
+    return machine, files
+
+
+async def test_linux_finds_every_device_and_shuts_down_cleanly(rig: Rig, rundir: Path) -> None:
+    machine, files = full_machine("linux", rundir)
+    guest = await rig.boot(machine, files)
+    assert await guest.logged(r"ANYVISOR disk vda (sectors=\d+ serial=\w+)") == "sectors=2048 serial=SERIAL0"
+    assert await guest.logged(r"ANYVISOR disk vdb (sectors=\d+ serial=\w+)") == "sectors=4096 serial=SERIAL1"
+    assert await guest.logged(r"ANYVISOR address=(\S+ \S+)") == "10.0.2.2/24 gateway=10.0.2.1"
+    await guest.logged("ANYVISOR t=")
+    command = "touch /run/quiet; cat /sys/class/dmi/id/product_name /sys/class/net/*/address; ls /sys/bus/pci/devices\n"
+    await guest.type(command)
+    assert "Anyvisor, with a comma" in await guest.logged(r"(?s)(Anyvisor, with a comma.*)0000:07:00.0")
+    places = {each.id: each.address for each in guest.prepared.devices}
+    assert places["default"] == "0000:01:00.0"
+    assert places["data0"] == "0000:07:00.0"
+    await guest.type("readlink -f /sys/class/net/eth0/device; cat /sys/class/net/eth0/address\n")
+    await guest.logged(r"/0000:01:00.0/virtio\d+\r\n02:00:00:00:00:01")
+    inspected = await rig.client.inspect("linux")
+    assert [thread.role for thread in inspected.threads] == [Thread.ROLE_VCPU, Thread.ROLE_VCPU, Thread.ROLE_IO]
+    await rig.done(await rig.client.stop("linux", generation=2))
+    state = await rig.until(guest, ended)
+    assert (state.phase, state.end_reason) == (PHASE_STOPPED, END_REASON_REQUESTED_SHUTDOWN)
+
+
+@pytest.mark.parametrize("count", [1, 10])
+async def test_guest_sees_devices_where_the_driver_said(rig: Rig, count: int) -> None:
+    machine, files = kernel_machine()
+    ids = {Nic.MODEL_E1000: "8086:100e", Nic.MODEL_VIRTIO: "1af4:1041", Nic.MODEL_RTL8139: "10ec:8139"}
+    models = [Nic.MODEL_VIRTIO, Nic.MODEL_E1000, Nic.MODEL_RTL8139, Nic.MODEL_VIRTIO, *[Nic.MODEL_E1000] * 6]
+    for index, model in enumerate(models[:count]):
+        nic = machine.nics.add(id=f"n{index}", model=model, mac=f"02:00:00:00:01:{index:02x}")
+        nic.user.network = "10.1.0.0/24"
+    guest = await rig.boot(machine, files)
+    await guest.logged("ANYVISOR t=")
+    await guest.type("pci\n")
+    await guest.logged("pci end")
+    for nic, place in zip(machine.nics, guest.prepared.devices, strict=True):
+        assert place.id == nic.id
+        seen = place.address.removeprefix("0000:")
+        assert f"pci {seen} {ids[nic.model]}" in guest.log

@@ -87,12 +87,7 @@ def _bus(earlier: str) -> int:
     return bus
 
 
-def ports(count: int, *, numbered_backwards: bool) -> list[Port]:
-    """The root ports for buses 1 to `count`, in the order in which they must be created.
-
-    Firmware numbers the buses. SeaBIOS goes through the ports upwards, qboot downwards (`numbered_backwards`), and a
-    device has to have the same bus number under both.
-    """
+def ports(count: int) -> list[Port]:
+    """The root ports for buses 1 to `count`, in the order in which firmware numbers the buses."""
     places = [(slot, function) for slot in _PORT_SLOTS for function in range(_FUNCTIONS)][:count]
-    numbers = range(count, 0, -1) if numbered_backwards else range(1, count + 1)
-    return [Port(bus, slot, function) for bus, (slot, function) in zip(numbers, places, strict=True)]
+    return [Port(bus, slot, function) for bus, (slot, function) in enumerate(places, start=1)]

@@ -72,8 +72,8 @@ def translate(machine: Machine, host: Host) -> Translation:
     _add_process(draft, machine)
     platform.add_board(draft, machine, profile, accelerator)
     platform.add_identity(draft, machine)
-    platform.add_boot(draft, machine)
     buses = _add_ports(draft, machine)
+    platform.add_boot(draft, machine, qboot=platform.uses_qboot(machine, buses))
     boot = _boot_indexes(draft, machine)
     add_consoles(draft, machine.consoles)
     add_nics(draft, machine.nics, buses, boot)
@@ -172,7 +172,7 @@ def _add_ports(draft: Draft, machine: Machine) -> dict[str, int]:
     except addresses.AddressError as error:
         raise Refused(f"PCI addresses: {error}") from error
     count = max(buses.values(), default=0)
-    for port in addresses.ports(count, numbered_backwards=platform.uses_qboot(machine)):
+    for port in addresses.ports(count):
         place = {"bus": "pcie.0", "addr": f"{port.slot:#x}.{port.function:#x}"}
         first = True if port.function == 0 and count > 1 else None
         draft.device(

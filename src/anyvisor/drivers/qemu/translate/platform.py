@@ -2,11 +2,12 @@
 
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Final
 
 from anyvisor.drivers.qemu.translate.draft import Draft, escaped
 from anyvisor.drivers.qemu.translate.host import Host
-from anyvisor.hri.v1.machine_spec_pb2 import CpuFeature, Firmware, Lifecycle, Machine, SystemIdentity
+from anyvisor.hri.v1.machine_spec_pb2 import CpuFeature, Firmware, Lifecycle, Machine, Nic, SystemIdentity
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, ACCELERATOR_UNSPECIFIED, Accelerator
 
 QBOOT: Final = "qboot.rom"
@@ -195,16 +196,22 @@ def boots_kernel(machine: Machine) -> bool:
     return machine.boot.WhichOneof("method") == "kernel"
 
 
-def uses_qboot(machine: Machine) -> bool:
-    """qboot starts a given kernel in half of SeaBIOS's time, and can do nothing else."""
-    return boots_kernel(machine) and machine.parameters.get("kernelFirmware", "qboot") == "qboot"
+def uses_qboot(machine: Machine, buses: Mapping[str, int]) -> bool:
+    """Whether qboot, which starts a given kernel in half of SeaBIOS's time, is good enough for this machine.
+
+    It numbers the buses behind several root ports the other way round, which would rename the guest's disks and NICs,
+    and it hangs on an e1000 (seen with QEMU 7.2). `buses` is the bus of each device behind a root port.
+    """
+    plain = all(nic.model in (Nic.MODEL_UNSPECIFIED, Nic.MODEL_VIRTIO) for nic in machine.nics)
+    wanted = machine.parameters.get("kernelFirmware", "auto") == "auto"
+    return wanted and boots_kernel(machine) and plain and max(buses.values(), default=0) <= 1
 
 
-def add_boot(draft: Draft, machine: Machine) -> None:
+def add_boot(draft: Draft, machine: Machine, *, qboot: bool) -> None:
     """Firmware, and the kernel where it is given from outside."""
     if boots_kernel(machine):
         kernel = machine.boot.kernel
-        if uses_qboot(machine):
+        if qboot:
             draft.option("bios", QBOOT)
         draft.option("kernel", draft.reopened(kernel.kernel_handle))
         if kernel.initrd_handle:
