@@ -230,7 +230,7 @@ def _node_facts(found: Facts) -> NodeFacts:
             AcceleratorFact(accelerator=ACCELERATOR_EMULATION, opens=not found.problem, runs_guest=not found.problem),
         ],
         cpu_models=found.cpu_models,
-        machine_profiles=found.profiles,
+        machine_profiles=[*(["q35"] if found.default_profile else []), *found.profiles],
         vmm_version=found.version,
         devices_needed=["/dev/kvm"] if found.kvm_runs else [],
     )
