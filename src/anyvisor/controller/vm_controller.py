@@ -1,12 +1,16 @@
 """The shell of the VM controller: caches in, patches out."""
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from anyvisor.api.meta import Json, list_at, name, namespace, object_at, text_at, uid
 from anyvisor.controller import words
+from anyvisor.controller.outcome import Change, Write
 from anyvisor.controller.settings import Settings
+from anyvisor.controller.settling import changes_of, creates, held_back, settle
 from anyvisor.controller.sources import OWNER, Sources, get, index, key_of, owner_key
 from anyvisor.controller.vm.data_volumes import claim_name
 from anyvisor.controller.vm.reconcile import reconcile_vm, with_failure
@@ -16,7 +20,7 @@ from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.queue import WorkQueue
-from anyvisor.kube.resources import VMS
+from anyvisor.kube.resources import VMIS, VMS
 
 MIRROR_DELAY: Final = 0.2
 """Seconds in which changes of a living instance are gathered before the VM's status follows them."""
@@ -73,7 +77,9 @@ class VmController:
         if vm is None:
             return None
         world = self._world(vm)
-        outcome = reconcile_vm(world)
+        outcome = settle(world, reconcile_vm, _follow)
+        if creates(VMIS, outcome):
+            outcome = held_back(outcome, lambda one: changes_of(VMS, one) and _status_only(one), MIRROR_DELAY)
         writer = Writer(self._client, self._events, VMS, vm)
         try:
             await writer.carry_out(outcome)
@@ -103,6 +109,17 @@ class VmController:
             claims={key: one for key, one in claims.items() if one is not None},
             settings=configuration(sources),
         )
+
+
+def _follow(world: VmWorld, changes: Sequence[Change]) -> VmWorld | None:
+    """The world after a pass that changed nothing but the VM's metadata."""
+    if len(changes) != 1 or changes[0].resource != VMS or changes[0].status:
+        return None
+    return replace(world, vm=changes[0].after)
+
+
+def _status_only(write: Write) -> bool:
+    return isinstance(write, Change) and write.status
 
 
 def _is_final(vmi: CachedObject) -> bool:

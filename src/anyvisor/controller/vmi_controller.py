@@ -6,15 +6,16 @@ already is handed over in one patch, and the first status after a pod's creation
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from anyvisor.api.meta import Json, controller_of, is_deleting, list_at, name, namespace, object_at, text_at, uid
 from anyvisor.controller import words
-from anyvisor.controller.outcome import Change, Create, Delete, Outcome, Write
+from anyvisor.controller.outcome import Change, Outcome, Write
 from anyvisor.controller.planned import Fleet, plan_instance
+from anyvisor.controller.settling import changes_of, held_back, settle
 from anyvisor.controller.sources import CLAIM, OWNER, STATE_OF, Sources, get, index, key_of, owner_key
 from anyvisor.controller.vm.data_volumes import claim_name
 from anyvisor.controller.vm_controller import configuration
@@ -30,13 +31,12 @@ from anyvisor.kube.resources import PODS, VMIS
 from anyvisor.planning.facts import node_facts
 
 WORKERS: Final = 8
-ROUNDS: Final = 4
-"""Passes on their own result; more than an instance has steps between two writes of others."""
-POD_HEAD_START: Final = 0.15
+POD_HEAD_START: Final = 1.0
 """Seconds that a new pod gets to run before the instance's first status is written without it."""
 POD_FOLLOWS: Final = 2.0
 """Seconds that labels and gates of a pod may wait for its guest to run, so that they cost no write before."""
 STARTING: Final = frozenset({words.UNSET, words.PENDING, words.SCHEDULING, words.SCHEDULED})
+WAITING: Final = frozenset({words.UNSET, words.PENDING, words.SCHEDULING})
 FIRST_VSOCK_ID: Final = 3
 """0 to 2 mean hypervisor, loopback and host."""
 
@@ -115,7 +115,7 @@ class VmiController:
         if vmi is None:
             return None
         world = self._world(vmi)
-        outcome, again = self._spare_writes(vmi, settle(world))
+        outcome = self._spare_writes(vmi, settle(world, reconcile_vmi, _follow))
         writer = Writer(self._client, self._events, VMIS, vmi)
         try:
             await writer.carry_out(outcome)
@@ -124,23 +124,20 @@ class VmiController:
             raise UnfinishedError(refused.problem) from refused
         if outcome.problem is not None and outcome.problem.retry:
             raise UnfinishedError(outcome.problem)
-        return again
+        return outcome.requeue_after
 
-    def _spare_writes(self, vmi: Json, outcome: Outcome) -> tuple[Outcome, float | None]:
+    def _spare_writes(self, vmi: Json, outcome: Outcome) -> Outcome:
         """Leave out what a moment later goes into another write."""
+        if is_deleting(vmi):
+            return outcome
         now = asyncio.get_running_loop().time()
-        since = self._started.setdefault(uid(vmi), now)
-        again = outcome.requeue_after
-        writes = outcome.writes
-        if any(isinstance(one, Create) and one.resource == PODS for one in writes) and outcome.problem is None:
-            kept = tuple(one for one in writes if not _changes(one, VMIS.plural) or _in_trouble(one))
-            if kept != writes:
-                writes, again = kept, _sooner(again, POD_HEAD_START)
-        if text_at(vmi, "status", "phase") in STARTING and now - since < POD_FOLLOWS and not is_deleting(vmi):
-            kept = tuple(one for one in writes if not _changes(one, PODS.plural))
-            if kept != writes:
-                writes, again = kept, _sooner(again, POD_FOLLOWS)
-        return replace(outcome, writes=writes), again
+        age = now - self._started.setdefault(uid(vmi), now)
+        phase = text_at(vmi, "status", "phase")
+        if phase in {words.UNSET, words.PENDING} and age < POD_HEAD_START:
+            outcome = held_back(outcome, _tells_of_the_wait, POD_HEAD_START - age)
+        if phase in STARTING and age < POD_FOLLOWS:
+            outcome = held_back(outcome, lambda one: changes_of(PODS, one), POD_FOLLOWS - age)
+        return outcome
 
     def _world(self, vmi: Json) -> VmiWorld:
         sources = self._sources
@@ -221,69 +218,22 @@ class VmiController:
         return next(found for step in range(span) if (found := FIRST_VSOCK_ID + (start + step) % span) not in taken)
 
 
-def settle(world: VmiWorld) -> Outcome:
-    """Run the pass on its own result until nothing more changes, and ask for the sum of the changes.
-
-    Only changes are carried forward: a pod that was asked for or deleted is seen when it is there or gone.
-    """
-    total = reconcile_vmi(world)
-    latest = total
-    for _ in range(ROUNDS):
-        moved = any(_changes(one, VMIS.plural) for one in latest.writes)
-        if not moved or total.problem is not None or not all(isinstance(one, Change) for one in latest.writes):
-            break
-        world = _after(world, latest.writes)
-        latest = reconcile_vmi(world)
-        total = Outcome(
-            writes=tuple(_merged([*total.writes, *latest.writes])),
-            events=(*total.events, *latest.events),
-            problem=latest.problem,
-            requeue_after=latest.requeue_after,
-        )
-    return total
-
-
-def _after(world: VmiWorld, writes: Iterable[Write]) -> VmiWorld:
+def _follow(world: VmiWorld, changes: Sequence[Change]) -> VmiWorld | None:
+    """The world after a pass that changed the instance."""
+    if not any(one.resource == VMIS for one in changes):
+        return None
     vmi, pods = world.vmi, {uid(pod): pod for pod in world.pods}
-    for write in writes:
-        if not isinstance(write, Change):
-            continue
-        if write.resource == VMIS:
-            vmi = write.after
-        elif uid(write.after) in pods:
-            pods[uid(write.after)] = write.after
+    for change in changes:
+        if change.resource == VMIS:
+            vmi = change.after
+        elif uid(change.after) in pods:
+            pods[uid(change.after)] = change.after
     return replace(world, vmi=vmi, pods=list(pods.values()))
 
 
-def _merged(writes: list[Write]) -> list[Write]:
-    """One change per object and part, from what it was to what it is to become."""
-    result: list[Write] = []
-    places: dict[tuple[str, str, bool], int] = {}
-    for write in writes:
-        if not isinstance(write, Change):
-            result.append(write)
-            continue
-        key = (write.resource.plural, name(write.before), write.status)
-        if key in places:
-            first = result[places[key]]
-            assert isinstance(first, Change)
-            result[places[key]] = replace(first, after=write.after)
-        else:
-            places[key] = len(result)
-            result.append(write)
-    return result
-
-
-def _changes(write: Write, plural: str) -> bool:
-    return isinstance(write, Change) and write.resource.plural == plural
-
-
-def _in_trouble(write: Write) -> bool:
-    """Whether the change tells of a problem, which must not wait."""
-    if isinstance(write, Create | Delete):
-        return True
-    return any(one.get("type") == words.SYNCHRONIZED for one in list_at(write.after, "status", "conditions"))
-
-
-def _sooner(known: float | None, seconds: float) -> float:
-    return seconds if known is None else min(known, seconds)
+def _tells_of_the_wait(write: Write) -> bool:
+    """Whether a change of an instance says no more than that it waits; a problem must be seen at once."""
+    if not isinstance(write, Change) or write.resource != VMIS:
+        return False
+    troubled = any(one.get("type") == words.SYNCHRONIZED for one in list_at(write.after, "status", "conditions"))
+    return not troubled and text_at(write.after, "status", "phase") in WAITING

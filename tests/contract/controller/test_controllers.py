@@ -1,0 +1,181 @@
+"""The life of a VM, from its creation to its end, as the API shows it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from anyvisor.kube.resources import CLASSES, EVENTS, LEASES, NODES, PODS, VMIS, VMS
+from tests.contract.controller.lab import NODE, Json, Lab, phase, vm
+
+
+def printed(wanted: str) -> Callable[[Json], bool]:
+    return lambda obj: obj.get("status", {}).get("printableStatus") == wanted
+
+
+def condition(obj: Json, kind: str) -> Json:
+    found = [one for one in obj.get("status", {}).get("conditions", []) if one["type"] == kind]
+    return found[0] if found else {}
+
+
+async def stop(lab: Lab, name: str = "a") -> None:
+    await lab.client.patch(VMS, name, "default", {"spec": {"runStrategy": "Halted"}})
+
+
+async def test_a_vm_that_always_runs_comes_up_and_goes_when_deleted(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm())
+        pod = await lab.started("a")
+        running = await lab.see(VMS, "a", printed("Running"))
+        assert (running["status"]["ready"], running["status"]["created"]) == (True, True)
+        vmi = await lab.client.get(VMIS, "a", "default")
+        assert vmi["status"]["nodeName"] == NODE
+        assert vmi["status"]["activePods"] == {pod["metadata"]["uid"]: NODE}
+        assert vmi["status"]["hypervisor"]["driver"] == "qemu.anyvisor.io"
+        await lab.client.delete(VMS, "a", "default")
+        await lab.play_end("a", pod)
+        await lab.gone(VMIS, "a")
+        await lab.gone(VMS, "a")
+        await lab.told("a", "SuccessfulDelete")
+
+
+async def test_an_instance_is_handed_over_in_one_write(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm())
+        pod = await lab.pod_of("a")
+        await lab.run_pod(pod)
+        await lab.see(VMIS, "a", phase("Scheduled"))
+        assert lab.counted.writes["PATCH", "virtualmachineinstances"] == 1
+        assert lab.counted.writes["PATCH", "pods"] == 0
+
+
+async def test_a_halted_vm_ends_its_instance_and_starts_again_with_a_new_pod(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm())
+        first = await lab.started("a")
+        await lab.see(VMS, "a", printed("Running"))
+        await stop(lab)
+        await lab.play_end("a", first)
+        stopped = await lab.see(VMS, "a", printed("Stopped"))
+        assert stopped["status"]["created"] is False
+        await lab.client.patch(VMS, "a", "default", {"spec": {"runStrategy": "Always"}})
+        second = await lab.started("a")
+        await lab.see(VMS, "a", printed("Running"))
+        assert first["metadata"]["name"] != second["metadata"]["name"]
+
+
+async def test_no_second_pod_while_the_first_still_ends(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm())
+        first = await lab.started("a")
+        await lab.see(VMS, "a", printed("Running"))
+        await stop(lab)
+        await lab.see(PODS, first["metadata"]["name"], lambda pod: "deletionTimestamp" in pod["metadata"])
+        await lab.client.patch(VMS, "a", "default", {"spec": {"runStrategy": "Always"}})
+        await lab.see(VMS, "a", lambda seen: seen["status"].get("observedGeneration") == seen["metadata"]["generation"])
+        assert len((await lab.client.list(PODS, "default"))["items"]) == 1
+        await lab.play_end("a", first)
+        second = await lab.first(
+            PODS, lambda pod: pod["metadata"]["name"] != first["metadata"]["name"] and "gone" not in pod
+        )
+        assert second["metadata"]["ownerReferences"][0]["name"] == "a"
+
+
+async def test_a_guest_that_failed_is_started_again_after_a_while(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm(strategy="RerunOnFailure"))
+        pod = await lab.pod_of("a")
+        await lab.run_pod(pod)
+        await lab.see(VMIS, "a", phase("Scheduled"))
+        await lab.run_guest("a", "Failed")
+        await lab.run_pod(pod, "Failed")
+        failed = await lab.see(VMS, "a", printed("CrashLoopBackOff"))
+        assert failed["status"]["startFailure"]["consecutiveFailCount"] == 1
+
+
+async def test_a_refused_instance_says_why_and_starts_once_it_may(lab: Lab) -> None:
+    await lab.node()
+    found = await lab.client.get(CLASSES, "qemu")
+    async with lab.controllers():
+        await lab.client.create(VMS, vm(strategy="Halted", hypervisor="qemu"))
+        await lab.client.delete(CLASSES, "qemu")
+        await lab.client.patch(VMS, "a", "default", {"spec": {"runStrategy": "Always"}})
+        refused = await lab.see(VMIS, "a", lambda vmi: condition(vmi, "Synchronized").get("status") == "False")
+        said = condition(refused, "Synchronized")
+        assert said["reason"]
+        assert "qemu" in said["message"]
+        await lab.told("a", said["reason"])
+        assert not (await lab.client.list(PODS, "default"))["items"]
+        await lab.client.create(CLASSES, {key: found[key] for key in ("apiVersion", "kind", "spec")} | {
+            "metadata": {"name": "qemu"}
+        })
+        await lab.started("a")
+        await lab.see(VMS, "a", printed("Running"))
+
+
+async def test_two_controllers_at_once_make_one_instance_and_one_pod(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers(), lab.controllers():
+        await lab.client.create(VMS, vm())
+        pod = await lab.started("a")
+        await lab.see(VMS, "a", printed("Running"))
+        assert [one["metadata"]["uid"] for one in (await lab.client.list(PODS, "default"))["items"]] == [
+            pod["metadata"]["uid"]
+        ]
+        await lab.client.delete(VMS, "a", "default")
+        await lab.play_end("a", pod)
+        await lab.gone(VMS, "a")
+
+
+@pytest.mark.parametrize("state", ["lost", "silent"])
+async def test_deletion_ends_though_the_node_is_gone(lab: Lab, state: str) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm())
+        await lab.started("a")
+        await lab.see(VMS, "a", printed("Running"))
+        if state == "lost":
+            await lab.client.delete(NODES, NODE)
+        else:
+            await lab.client.create(LEASES, lease(datetime.now(UTC) - timedelta(minutes=30)))
+        await lab.client.delete(VMS, "a", "default")
+        await lab.gone(VMIS, "a")
+        await lab.gone(VMS, "a")
+        assert not (await lab.client.list(PODS, "default"))["items"]
+
+
+def lease(renewed: datetime) -> Json:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": NODE, "namespace": "kube-node-lease"},
+        "spec": {
+            "holderIdentity": NODE,
+            "leaseDurationSeconds": 40,
+            "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        },
+    }
+
+
+async def test_a_lone_instance_is_planned_run_and_deleted(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers():
+        template = vm()["spec"]["template"]["spec"]
+        await lab.client.create(VMIS, {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachineInstance",
+            "metadata": {"name": "b", "namespace": "default"},
+            "spec": template,
+        })
+        pod = await lab.started("b")
+        await lab.see(VMIS, "b", lambda vmi: condition(vmi, "Ready").get("status") == "True")
+        await lab.client.delete(VMIS, "b", "default")
+        await lab.play_end("b", pod)
+        await lab.gone(VMIS, "b")
+        events = (await lab.client.list(EVENTS, "default"))["items"]
+        assert "SuccessfulCreate" in {one["reason"] for one in events if one["involvedObject"]["name"] == "b"}
