@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.contract.apiserver.pki import Pki, make_pki
 
@@ -92,7 +91,7 @@ class Server:
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "current-context": "x",
         }
-        path.write_text(yaml.safe_dump(config))
+        path.write_text(json.dumps(config))
         return Kubectl(path, self.root)
 
     def client_tls(self) -> ssl.SSLContext:
@@ -106,12 +105,16 @@ class Server:
         self.process.wait()
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def launch(root: Path, pki: Pki, port: int | None = None) -> Server:
     """Start a server process and wait until it says that it listens."""
     if port is None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
     process = subprocess.Popen(
         [
             sys.executable,
@@ -125,7 +128,8 @@ def launch(root: Path, pki: Pki, port: int | None = None) -> Server:
         stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
-    line = process.stdout.readline()
+    with process.stdout:
+        line = process.stdout.readline()
     assert line == b"ready\n", line
     return Server(port, pki, root, process)
 
@@ -144,8 +148,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, pki: Pki) -> Iterator[Serve
     yield running
     running.process.terminate()
     assert running.process.wait(10) == 0
-    assert running.process.stdout is not None
-    running.process.stdout.close()
 
 
 @pytest.fixture(scope="module")

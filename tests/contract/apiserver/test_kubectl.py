@@ -3,12 +3,10 @@
 import json
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from tests.contract.apiserver.conftest import Kubectl, Server
+from tests.contract.apiserver.conftest import Json, Kubectl, Server
 
 MACHINE = """
 apiVersion: test.anyvisor.io/v1
@@ -161,37 +159,40 @@ def test_dry_run_and_diff_change_nothing(kubectl: Kubectl, namespace: str):
     assert kubectl("get", "-n", namespace, "mc", "m1", "-o", "jsonpath={.spec.cores}") == "2"
 
 
-@contextmanager
-def watching(kubectl: Kubectl, *args: str) -> Iterator[subprocess.Popen[str]]:
-    process = kubectl.start(*args)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+class Watching:
+    """A kubectl that runs until the block ends."""
+
+    def __init__(self, kubectl: Kubectl, *args: str) -> None:
+        self._process = kubectl.start(*args)
+
+    def __enter__(self) -> subprocess.Popen[str]:
+        return self._process
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
 def test_watch_prints_changes(kubectl: Kubectl, namespace: str):
     kubectl("create", "-n", namespace, "-f", "-", stdin=MACHINE)
-    with watching(kubectl, "get", "-n", namespace, "mc", "-w", "-o", "name", "--output-watch-events") as process:
+    with Watching(kubectl, "get", "-n", namespace, "mc", "-w", "--output-watch-events") as process:
         assert process.stdout is not None
-        assert process.stdout.readline().split() == ["EVENT", "NAME"] or True
+        assert process.stdout.readline().split() == ["EVENT", "NAME", "PHASE", "READY", "AGE"]
+        assert process.stdout.readline().split()[:2] == ["ADDED", "m1"]
         kubectl("label", "-n", namespace, "mc", "m1", "x=y")
+        assert process.stdout.readline().split()[:2] == ["MODIFIED", "m1"]
         kubectl("delete", "-n", namespace, "mc", "m1")
-        seen: list[str] = []
-        while not any("DELETED" in line for line in seen):
-            seen.append(process.stdout.readline())
-        assert any("MODIFIED" in line for line in seen)
+        assert process.stdout.readline().split()[:2] == ["DELETED", "m1"]
 
 
 def test_wait_for_condition_jsonpath_and_delete(kubectl: Kubectl, namespace: str):
     kubectl("create", "-n", namespace, "-f", "-", stdin=MACHINE)
-    with watching(kubectl, "wait", "-n", namespace, "mc/m1", "--for=condition=Ready", "--timeout=20s") as process:
+    with Watching(kubectl, "wait", "-n", namespace, "mc/m1", "--for=condition=Ready", "--timeout=20s") as process:
         patch = json.dumps({"status": {"phase": "Up", "conditions": [{"type": "Ready", "status": "True"}]}})
         kubectl("patch", "-n", namespace, "mc", "m1", "--subresource=status", "--type=merge", "-p", patch)
         assert process.wait(20) == 0
     kubectl("wait", "-n", namespace, "mc/m1", "--for=jsonpath={.status.phase}=Up", "--timeout=5s")
-    with watching(kubectl, "wait", "-n", namespace, "mc/m1", "--for=delete", "--timeout=20s") as process:
+    with Watching(kubectl, "wait", "-n", namespace, "mc/m1", "--for=delete", "--timeout=20s") as process:
         kubectl("delete", "-n", namespace, "mc", "m1", "--wait=false")
         assert process.wait(20) == 0
 
@@ -220,15 +221,15 @@ def test_pods_bind_log_and_end_gracefully(kubectl: Kubectl, namespace: str):
     kubectl.fails("get", "-n", namespace, "pod", "p1")
 
 
-def owned(name: str, owner: dict[str, object], *, block: bool = False) -> str:
-    reference = {
+def owned(name: str, owner: Json, *, block: bool = False) -> str:
+    reference: Json = {
         "apiVersion": "test.anyvisor.io/v1",
         "kind": "Machine",
         "name": "m1",
-        "uid": owner["metadata"]["uid"],  # type: ignore[index]
+        "uid": owner["metadata"]["uid"],
         "blockOwnerDeletion": block,
     }
-    metadata = {"name": name, "ownerReferences": [reference]}
+    metadata: Json = {"name": name, "ownerReferences": [reference]}
     return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
 

@@ -183,10 +183,10 @@ def apply(
     merged: Json = merge(schema, base, config)
     merged.setdefault("metadata", {}).pop("managedFields", None)
     if previous is not None:
-        lost = fs.difference(previous.fields, mine)
+        owned = mine
         for item in others:
-            lost = fs.difference(lost, item.fields)
-        remove(schema, merged, lost)
+            owned = fs.union(owned, item.fields)
+        remove(schema, merged, fs.difference(previous.fields, owned), owned)
     changed, removed = fs.compare(schema, {key: base[key] for key in base}, merged)
     changed = _strip(changed, ignored)
     others = _resolve(others, changed, _strip(removed, ignored), force=force)
@@ -256,8 +256,8 @@ def _merge_lists(node: Node, live: list[Any], config: list[Any]) -> list[Any]:
     return result
 
 
-def remove(node: Node, value: Any, lost: FieldSet) -> None:
-    """Remove, in place, the members of `lost`; containers that thereby become empty go too."""
+def remove(node: Node, value: Any, lost: FieldSet, owned: FieldSet) -> None:
+    """Remove, in place, the members of `lost`; containers that thereby become empty go too, unless `owned`."""
     if fs.is_granular_map(node, value):
         obj = cast("Json", value)
         for element, below in lost.items():
@@ -266,28 +266,35 @@ def remove(node: Node, value: Any, lost: FieldSet) -> None:
                 continue
             child = fs.child_of(node, key)
             if not _has_children(below):
-                del obj[key]
+                if not (obj[key] and _is_granular(child, obj[key])):
+                    del obj[key]
                 continue
             obj[key] = copy.copy(obj[key])
-            remove(child, obj[key], below)
-            if not obj[key] and obj[key] in ({}, []):
+            kept: FieldSet = owned.get(element, {})
+            remove(child, obj[key], below, kept)
+            if obj[key] in ({}, []) and fs.SELF not in kept:
                 del obj[key]
     elif fs.is_granular_list(node, value):
-        _remove_items(node, cast("list[Any]", value), lost)
+        _remove_items(node, cast("list[Any]", value), lost, owned)
+
+
+def _is_granular(node: Node, value: Any) -> bool:
+    return fs.is_granular_map(node, value) or fs.is_granular_list(node, value)
 
 
 def _has_children(fields: FieldSet) -> bool:
     return len(fields) > 1 or fs.SELF not in fields
 
 
-def _remove_items(node: Node, items: list[Any], lost: FieldSet) -> None:
+def _remove_items(node: Node, items: list[Any], lost: FieldSet, owned: FieldSet) -> None:
     kept: list[Any] = []
     for item in items:
-        below = lost.get(fs.item_key(node, item) or "")
+        element = fs.item_key(node, item) or ""
+        below = lost.get(element)
         if below is None:
             kept.append(item)
         elif fs.SELF not in below:
             changed = copy.copy(item)
-            remove(node.items or ANYTHING, changed, below)
+            remove(node.items or ANYTHING, changed, below, owned.get(element, {}))
             kept.append(changed)
     items[:] = kept

@@ -9,9 +9,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anyvisor.embedded.apiserver import discovery
+from anyvisor.embedded.apiserver import discovery, openapi_v2
 from anyvisor.embedded.apiserver import status as st
 from anyvisor.embedded.apiserver.actions import Actions
+from anyvisor.embedded.apiserver.codec import encode_json
 from anyvisor.embedded.apiserver.config import Aggregated, ServerConfig
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, ApiResponse, Identity
 from anyvisor.embedded.apiserver.objects import Ask, Objects
@@ -65,6 +66,7 @@ class Handler:
         self._actions = actions
         self._reviews = reviews
         self._documents = Documents()
+        self._v2: dict[bool, tuple[int, bytes]] = {}
         self.ready = False
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
@@ -180,14 +182,21 @@ class Handler:
             case ["openapi", "v3", *rest]:
                 return self._openapi(rest, query, request.request.headers)
             case ["openapi", "v2"]:
-                return self._not_acceptable()
+                return self._openapi_v2(request.request.headers)
             case [""]:
                 return json_response({"paths": sorted(["/api", "/apis", "/healthz", "/openapi/v3", "/version"])})
             case _:
                 raise st.no_such_path()
 
-    def _not_acceptable(self) -> ApiResponse:
-        raise StatusError(406, "NotAcceptable", "OpenAPI v2 is not served; use /openapi/v3")
+    def _openapi_v2(self, headers: Mapping[str, str]) -> ApiResponse:
+        protobuf = openapi_v2.PROTOBUF in headers.get("accept", "")
+        made = self._v2.get(protobuf)
+        if made is None or made[0] != self._registry.generation:
+            document = openapi_v2.document(self._resources())
+            body = openapi_v2.encode(document) if protobuf else encode_json(document)
+            made = self._v2[protobuf] = (self._registry.generation, body)
+        kind = openapi_v2.PROTOBUF_ANSWER if protobuf else "application/json"
+        return ApiResponse(200, {"content-type": kind}, made[1])
 
     def _version(self) -> Json:
         version = self._config.git_version

@@ -111,10 +111,12 @@ def _list_schema(resource: Resource, name: str) -> Json:
     }
 
 
-def _operation(resource: Resource, action: str, name: str, parameters: Sequence[Json], *, body: bool) -> Json:
+def _operation(
+    resource: Resource, action: str, name: str, parameters: Sequence[Json], *, body: bool, suffix: str = ""
+) -> Json:
     content = {"application/json": {"schema": {"$ref": REF + name}}}
     operation: Json = {
-        "operationId": f"{action}{resource.version.capitalize()}{resource.kind}",
+        "operationId": f"{action}{resource.version.capitalize()}{resource.kind}{suffix}",
         "parameters": list(parameters),
         "responses": {"200": {"description": "OK", "content": content}},
         "x-kubernetes-action": action,
@@ -152,11 +154,12 @@ def _add_paths(paths: Json, resource: Resource, name: str) -> None:
     }
     for below in subresources(resource):
         if below.name in ("status", "scale"):
+            suffix = below.name.capitalize()
             paths[f"{base}/{{name}}/{below.name}"] = {
                 "parameters": item,
-                "get": _operation(resource, "get", name, (), body=False),
-                "put": _operation(resource, "put", name, _WRITE, body=True),
-                "patch": _operation(resource, "patch", name, force, body=True),
+                "get": _operation(resource, "get", name, (), body=False, suffix=suffix),
+                "put": _operation(resource, "put", name, _WRITE, body=True, suffix=suffix),
+                "patch": _operation(resource, "patch", name, force, body=True, suffix=suffix),
             }
 
 

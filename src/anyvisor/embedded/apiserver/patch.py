@@ -217,12 +217,12 @@ def _merge_field(target: Json, key: str, value: Any, schema: Node) -> None:
         existing = cast("list[Any]", current) if isinstance(current, list) else []
         target[key] = _merge_list(existing, items, node, key)
     else:
-        target[key] = copy.deepcopy(value)
+        target[key] = copy.deepcopy(cast("Any", value))
 
 
 def _merge_list(current: list[Any], patch: list[Any], node: Node, name: str) -> list[Any]:
     if not node.patch_key:
-        return [*current, *(copy.deepcopy(item) for item in patch if item not in current)]
+        return [*current, *[copy.deepcopy(item) for item in patch if item not in current]]
     items = node.items or ANYTHING
     if any(as_object(item).get(DIRECTIVE) == "replace" for item in patch):
         return [copy.deepcopy(item) for item in patch if DIRECTIVE not in item]

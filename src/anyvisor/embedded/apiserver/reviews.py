@@ -51,7 +51,7 @@ class Reviews:
     def _access(self, identity: Identity, spec: Json) -> Json:
         asked = asked_attributes(spec)
         allowed = self._authorizer.allowed(identity, asked)
-        return {"allowed": True} if allowed else {"allowed": False, "reason": "no role that applies grants this"}
+        return {"allowed": allowed}
 
     def _rules(self, identity: Identity, namespace: str) -> Json:
         resources: list[Json] = []
@@ -95,12 +95,9 @@ def user_info(identity: Identity) -> Json:
 def _subject(spec: Json) -> Identity:
     user, groups = str(spec.get("user") or ""), tuple(str(item) for item in as_list(spec.get("groups")))
     if not user and not groups:
-        raise StatusError(
-            422, "Invalid", "spec.user: Required value: at least one of user or groups must be specified"
-        )
+        raise StatusError(422, "Invalid", "spec.user: Required value: at least one of user or groups must be specified")
     extra = {
-        name: tuple(str(item) for item in as_list(values))
-        for name, values in as_object(spec.get("extra")).items()
+        name: tuple(str(item) for item in as_list(values)) for name, values in as_object(spec.get("extra")).items()
     }
     return Identity(user, groups, str(spec.get("uid") or ""), extra)
 
