@@ -27,6 +27,10 @@ _ACCELERATORS: Final[Mapping[int, str]] = {
     hri.ACCELERATOR_NONE: "none",
 }
 
+_MACHINE_TYPE_LABEL: Final = "machine-type.node.kubevirt.io"
+_CPU_MODEL_LABEL: Final = "cpu-model.node.kubevirt.io"
+"""Labels of the API itself, which launcher pods ask for whatever the driver is."""
+
 _LIMITS: Final = {"cpu.count": "cpu.count", "memory.bytes": "memory.size", "memory.size": "memory.size"}
 
 
@@ -122,6 +126,10 @@ def node_labels(session: DriverSession) -> dict[str, str | None]:
     for capability in registry():
         if capability.node_varies and capability.id in session.address.capabilities:
             labels[f"{driver}/capability.{capability.id}"] = healthy and capability.id not in withdrawn
+    for profile in facts.machine_profiles:
+        labels[f"{_MACHINE_TYPE_LABEL}/{profile}"] = healthy
+    for model in facts.cpu_models:
+        labels[f"{_CPU_MODEL_LABEL}/{model}"] = healthy
     return {label: "true" if holds else None for label, holds in labels.items()}
 
 
@@ -167,7 +175,8 @@ class NodeReporter:
             await self._client.patch(HYPERVISOR_NODES, self._node, None, {"status": status}, subresource="status")
         wanted = {label: value for s in self._sessions.values() for label, value in node_labels(s).items()}
         if wanted != self._labels:
-            await self._client.patch(NODES, self._node, None, {"metadata": {"labels": wanted}})
+            gone: dict[str, str | None] = dict.fromkeys(self._labels)
+            await self._client.patch(NODES, self._node, None, {"metadata": {"labels": gone | wanted}})
             self._labels = wanted
 
     async def _present(self) -> Json:
