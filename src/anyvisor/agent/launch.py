@@ -1,5 +1,6 @@
 """From a driver's launch plan to what the shim takes: descriptors by number, limits, the stop script."""
 
+import contextlib
 import os
 import resource
 from collections.abc import Mapping
@@ -94,7 +95,9 @@ def set_limits(plan: LaunchPlan, pid: int, memory_lock: int) -> None:
     Raises:
         LauncherError: an unknown limit, or one that this agent may not raise either.
     """
-    resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+    # Guest memory must not land in a core file; the launcher sees to it itself where we may not (no CAP_SYS_RESOURCE).
+    with contextlib.suppress(PermissionError):
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
     limits = [*plan.limits]
     if memory_lock:
         limits.insert(0, Limit(name="memlock", soft=memory_lock, hard=memory_lock))

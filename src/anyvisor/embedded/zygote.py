@@ -11,6 +11,7 @@ import fcntl
 import gc
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -299,6 +300,7 @@ def _run_launcher(
         _redirect(log)
         os.closerange(3, 65_536)
         os.umask(0o077)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         system.become(uid, gid)
         system.forbid_new_privileges()
         os.environ.clear()
