@@ -22,13 +22,17 @@ def rule(groups: str, resources: str, verbs: str, names: str = "") -> Json:
     return made
 
 
-def cluster_role(name: str, rules: Sequence[Json], labels: Json | None = None) -> Json:
-    return {
+def cluster_role(name: str, rules: Sequence[Json], labels: Json | None = None, aggregates: str | None = None) -> Json:
+    """Return a ClusterRole; with `aggregates` it takes in the roles that carry this label."""
+    role: Json = {
         "apiVersion": f"{RBAC}/v1",
         "kind": "ClusterRole",
         "metadata": {"name": name, "labels": {**MANAGED, **(labels or {})}},
         "rules": list(rules),
     }
+    if aggregates is not None:
+        role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {aggregates: "true"}}]}
+    return role
 
 
 def cluster_binding(name: str, role: str, *, users: Sequence[str] = (), groups: Sequence[str] = ()) -> Json:
@@ -73,7 +77,7 @@ def default_roles() -> list[Json]:
             ],
         ),
         cluster_binding("system:basic-user", "system:basic-user", groups=["system:authenticated"]),
-        cluster_role("view", [rule("core", _VIEWED, READ)], {f"{aggregate}edit": "true"}),
+        cluster_role("view", [rule("core", _VIEWED, READ)], {f"{aggregate}edit": "true"}, f"{aggregate}view"),
         cluster_role(
             "edit",
             [
@@ -82,6 +86,7 @@ def default_roles() -> list[Json]:
                 rule("core", "pods/eviction", "create"),
             ],
             {f"{aggregate}admin": "true"},
+            f"{aggregate}edit",
         ),
         cluster_role(
             "admin",
@@ -92,6 +97,7 @@ def default_roles() -> list[Json]:
                 rule(RBAC, "roles,rolebindings", f"{READ},{WRITE}"),
                 rule("authorization.k8s.io", "localsubjectaccessreviews", "create"),
             ],
+            aggregates=f"{aggregate}admin",
         ),
     ]
 

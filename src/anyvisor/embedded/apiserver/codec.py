@@ -1,5 +1,6 @@
 """Bodies in and out: JSON, YAML and protobuf in; objects, tables and metadata, as JSON or YAML, out."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -62,9 +63,29 @@ def read_yaml(body: bytes) -> Any:
         for token in yaml.scan(text, Loader=yaml.CSafeLoader):
             if isinstance(token, yaml.AliasToken):
                 raise bad_request("YAML aliases are not accepted; write the value out")
-        return yaml.load(text, Loader=_yaml_loader())  # noqa: S506 - a safe loader
+        return _as_json(yaml.load(text, Loader=_yaml_loader()))  # noqa: S506 - a safe loader
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"cannot read the YAML body: {error}") from error
+
+
+def _as_json(value: Any) -> Any:
+    """Turn what YAML can say into what JSON can: keys become strings, other types are refused."""
+    if isinstance(value, dict):
+        pairs = cast("dict[Any, Any]", value)
+        return {_key(key): _as_json(item) for key, item in pairs.items()}
+    if isinstance(value, list):
+        return [_as_json(item) for item in cast("list[Any]", value)]
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise bad_request(f"the YAML body holds a {type(value).__name__}, which JSON cannot say; write it as a string")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return key if isinstance(key, str) else str(key)
 
 
 def _yaml_loader() -> Any:

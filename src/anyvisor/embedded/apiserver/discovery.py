@@ -177,34 +177,48 @@ def core_versions() -> Json:
 
 def aggregated_items(routes: Iterable[Aggregated]) -> list[Json]:
     """Return the aggregated discovery of groups that others answer."""
-    items: list[Json] = []
+    items: dict[str, Json] = {}
     for route in routes:
-        tops: Json = {}
-        for item in route.resources:
-            name, _, below = item.name.partition("/")
-            entry = tops.setdefault(
-                name,
-                {
-                    "resource": name,
-                    "responseKind": {"group": "", "version": "", "kind": item.kind if not below else ""},
-                    "scope": "Namespaced" if item.namespaced else "Cluster",
-                    "singularResource": item.singular,
-                    "verbs": list(item.verbs) if not below else [],
-                },
+        item = items.setdefault(route.group, {"metadata": {"name": route.group, "creationTimestamp": None}})
+        versions = item.setdefault("versions", [])
+        versions.append({"version": route.version, "freshness": "Current", "resources": _aggregated_tops(route)})
+    return list(items.values())
+
+
+def _aggregated_tops(route: Aggregated) -> list[Json]:
+    tops: Json = {}
+    for item in route.resources:
+        name, _, below = item.name.partition("/")
+        entry = tops.setdefault(
+            name,
+            {
+                "resource": name,
+                "responseKind": {"group": "", "version": "", "kind": item.kind if not below else ""},
+                "scope": "Namespaced" if item.namespaced else "Cluster",
+                "singularResource": item.singular,
+                "verbs": list(item.verbs) if not below else [],
+            },
+        )
+        if below:
+            kind = {"group": item.group, "version": item.version, "kind": item.kind}
+            entry.setdefault("subresources", []).append(
+                {"subresource": below, "responseKind": kind, "verbs": list(item.verbs)}
             )
-            if below:
-                kind = {"group": item.group, "version": item.version, "kind": item.kind}
-                entry.setdefault("subresources", []).append(
-                    {"subresource": below, "responseKind": kind, "verbs": list(item.verbs)}
-                )
-        versions = [{"version": route.version, "freshness": "Current", "resources": list(tops.values())}]
-        items.append({"metadata": {"name": route.group, "creationTimestamp": None}, "versions": versions})
-    return items
+    return list(tops.values())
 
 
 def aggregated_groups(routes: Iterable[Aggregated]) -> list[Json]:
-    """Return the APIGroups that others answer."""
-    return [api_group(route.group, [route.version]) for route in routes]
+    """Return the APIGroups that others answer; the first version of a group is preferred."""
+    versions: dict[str, list[str]] = {}
+    for route in routes:
+        versions.setdefault(route.group, []).append(route.version)
+    return [api_group(group, found) for group, found in versions.items()]
+
+
+def aggregated_group(routes: Iterable[Aggregated], group: str) -> Json | None:
+    """Return the APIGroup of a group that others answer; None when nobody does."""
+    found = next((each for each in aggregated_groups(routes) if each["name"] == group), None)
+    return {"kind": "APIGroup", "apiVersion": "v1", **found} if found is not None else None
 
 
 def aggregated_resource_list(route: Aggregated) -> Json:

@@ -174,7 +174,7 @@ class Handler:
             case ["api"] | ["apis"]:
                 return self._discovery(request, core=parts == ["api"])
             case ["apis", group]:
-                return _found(discovery.single_group(self._resources(), group))
+                return _found(self._group(group))
             case ["apis", group, version]:
                 return _found(self._resource_list(group, version))
             case ["api", version]:
@@ -229,6 +229,10 @@ class Handler:
         listing["groups"].extend(discovery.aggregated_groups(self._config.aggregated))
         return json_response(listing)
 
+    def _group(self, group: str) -> Json | None:
+        found = discovery.single_group(self._resources(), group)
+        return found if found is not None else discovery.aggregated_group(self._config.aggregated, group)
+
     def _resource_list(self, group: str, version: str) -> Json | None:
         aggregated = self.aggregated(group, version)
         if aggregated is not None:
@@ -258,8 +262,9 @@ class Handler:
 
 
 def attributes(verb: str, target: Target) -> Attributes:
-    """Return what authorization is asked about a request on a resource."""
-    return Attributes(verb, target.group, target.resource, target.subresource, target.namespace, target.name)
+    """Return what authorization is asked about a request on a resource; a port is no part of the subresource."""
+    subresource = "portforward" if target.subresource.startswith("portforward/") else target.subresource
+    return Attributes(verb, target.group, target.resource, subresource, target.namespace, target.name)
 
 
 def _found(document: Json | None) -> ApiResponse:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anyvisor.api.selectors import selector_of
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.apiserver.state import Event, State
 
@@ -123,7 +124,26 @@ class Authorizer:
             entry = self._state.collection(f"{GROUP}/clusterroles").entries.get(("", reference["name"]))
         else:
             entry = self._state.collection(f"{GROUP}/roles").entries.get((namespace, reference["name"]))
-        return (entry.object().get("rules") or ()) if entry is not None else ()
+        if entry is None:
+            return ()
+        role = entry.object()
+        return [*(role.get("rules") or ()), *self._aggregated(role, {reference["name"]})]
+
+    def _aggregated(self, role: Json, seen: set[str]) -> Iterator[Json]:
+        """Yield the rules of the ClusterRoles that a role takes in by label, and of those that they take in."""
+        selectors = [
+            selector_of(each) for each in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
+        ]
+        if not selectors:
+            return
+        for entry in self._state.collection(f"{GROUP}/clusterroles").range(None):
+            other = entry.object()
+            name = other["metadata"]["name"]
+            labels = other["metadata"].get("labels") or {}
+            if name not in seen and any(selector.matches(labels) for selector in selectors):
+                seen.add(name)
+                yield from other.get("rules") or ()
+                yield from self._aggregated(other, seen)
 
 
 def _is_subject(subject: Json, namespace: str, identity: Identity) -> bool:
