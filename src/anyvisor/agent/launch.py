@@ -5,6 +5,7 @@ import os
 import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from anyvisor.agent import endpoints
@@ -24,6 +25,15 @@ _LIMITS: Final[Mapping[str, int]] = {
     "nproc": resource.RLIMIT_NPROC,
     "stack": resource.RLIMIT_STACK,
 }
+_LIMIT_LINES: Final[Mapping[str, str]] = {
+    "as": "Max address space",
+    "core": "Max core file size",
+    "memlock": "Max locked memory",
+    "nofile": "Max open files",
+    "nproc": "Max processes",
+    "stack": "Max stack size",
+}
+"""Their lines in /proc/<pid>/limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +118,21 @@ def set_limits(plan: LaunchPlan, pid: int, memory_lock: int) -> None:
         try:
             resource.prlimit(pid, _LIMITS[limit.name], pair)
         except (PermissionError, ValueError) as error:
+            if _soft_limit(pid, limit.name) >= limit.soft:
+                continue
             raise LauncherError(
                 f"the limit {limit.name} of the launcher cannot be set to {limit.hard}: run the agent as root, "
                 "or raise its own limit"
             ) from error
+
+
+def _soft_limit(pid: int, name: str) -> int:
+    """What a process of another user has: only /proc tells those without CAP_SYS_RESOURCE."""
+    for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
+        if line.startswith(_LIMIT_LINES[name]):
+            soft = line.removeprefix(_LIMIT_LINES[name]).split()[0]
+            return 1 << 63 if soft == "unlimited" else int(soft)
+    return 0
 
 
 def _limit(value: int) -> int:

@@ -300,7 +300,7 @@ def _run_launcher(
         _redirect(log)
         os.closerange(3, 65_536)
         os.umask(0o077)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _set_limits()
         system.become(uid, gid)
         system.forbid_new_privileges()
         os.environ.clear()
@@ -311,6 +311,14 @@ def _run_launcher(
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _set_limits() -> None:
+    """No core files, which would hold guest memory; else what we may have, as the agent may not raise it later."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (hard, hard))
 
 
 # Client
