@@ -1,0 +1,298 @@
+"""Client, informers, scheduler and gateway against the embedded API server, over HTTP with the rights of a user."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from anyvisor.api.crd import crds
+from anyvisor.api.meta import conditions
+from anyvisor.embedded import bootstrap, identities
+from anyvisor.embedded.aggregation import Subresources
+from anyvisor.embedded.apiserver.config import ServerConfig
+from anyvisor.embedded.apiserver.identity import Identity
+from anyvisor.embedded.apiserver.server import ApiServer
+from anyvisor.embedded.scheduler.service import Scheduler
+from anyvisor.gateway.agents import Agents
+from anyvisor.gateway.service import Gateway
+from anyvisor.kube import errors
+from anyvisor.kube.client import Client
+from anyvisor.kube.config import ClientConfig
+from anyvisor.kube.events import EventRecorder
+from anyvisor.kube.http import HttpTransport
+from anyvisor.kube.informer import Informer
+from anyvisor.kube.objects import CachedObject
+from anyvisor.kube.resources import EVENTS, HYPERVISOR_NODES, NAMESPACES, NODES, PODS, VMIS, VMS
+
+Json = dict[str, Any]
+ROOT = "/apis/subresources.kubevirt.io/v1"
+SPACE = f"{ROOT}/namespaces/default"
+TEMPLATE: Json = {"spec": {"domain": {"devices": {}, "memory": {"guest": "64Mi"}}}}
+
+
+@dataclass
+class Lab:
+    url: str
+    admin: Client
+    asked: list[str]
+    agent: str
+
+    def user(self, token: str) -> HttpTransport:
+        return HttpTransport(ClientConfig(self.url, token=token))
+
+    async def running(self, name: str) -> None:
+        """Make a VM and its run, as controller and agent would."""
+        vm = {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"runStrategy": "Manual", "template": TEMPLATE},
+        }
+        await self.admin.create(VMS, vm)
+        await self.admin.create(VMIS, {"metadata": {"name": name, "namespace": "default"}, "spec": TEMPLATE["spec"]})
+        status = {"phase": "Running", "nodeName": "node1"}
+        await self.admin.patch(VMIS, name, "default", {"status": status})
+        await self.admin.patch(VMS, name, "default", {"status": {"created": True}}, subresource="status")
+
+
+async def serve_agent(path: str, asked: list[str]) -> web.AppRunner:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        asked.append(f"{request.method} {request.path_qs}")
+        if "/streams/" not in request.path:
+            return web.Response()
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_bytes(message.data.upper())
+        return socket
+
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.UnixSite(runner, path).start()
+    return runner
+
+
+@pytest.fixture
+async def lab(tmp_path: Path, rundir: Path) -> AsyncIterator[Lab]:
+    asked: list[str] = []
+    runner = await serve_agent(str(rundir / "a.sock"), asked)
+    subresources = Subresources()
+    config = ServerConfig(
+        database=tmp_path / "control" / "objects.sqlite",
+        crds=crds(),
+        objects=bootstrap.objects(),
+        aggregated=subresources.routes(),
+        static_tokens={"editor": Identity("eve"), "nobody": Identity("norman"), "admin": bootstrap.IDENTITY},
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    async with ApiServer(config) as server, Agents() as agents:
+        await server.serve(listener)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        transport = HttpTransport(ClientConfig(url, token="admin"))
+        admin = Client(transport)
+        endpoint = f"unix:{rundir / 'a.sock'}"
+        await admin.create(HYPERVISOR_NODES, {"metadata": {"name": "node1"}, "spec": {}})
+        await admin.patch(
+            HYPERVISOR_NODES, "node1", None, {"status": {"agent": {"endpoint": endpoint}}}, subresource="status"
+        )
+        async with Gateway(Client(server.inprocess(identities.GATEWAY)), agents) as gateway:
+            subresources.gateway = gateway
+            yield Lab(url, admin, asked, endpoint)
+        await transport.close()
+    await runner.cleanup()
+
+
+async def allow(lab: Lab, user: str, role: str) -> None:
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": f"{user}-{role}", "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
+    await lab.admin.call("POST", path, body=binding)
+
+
+async def test_stop_and_start_leave_requests_for_the_controller(lab: Lab) -> None:
+    await lab.running("a")
+    await lab.admin.call("PUT", f"{SPACE}/virtualmachines/a/stop")
+    vm = await lab.admin.get(VMS, "a", "default")
+    uid = (await lab.admin.get(VMIS, "a", "default"))["metadata"]["uid"]
+    assert vm["status"]["stateChangeRequests"] == [{"action": "Stop", "uid": uid}]
+    await lab.admin.patch(VMIS, "a", "default", {"status": {"phase": "Succeeded"}})
+    await lab.admin.patch(VMS, "a", "default", {"status": {"stateChangeRequests": None}}, subresource="status")
+    await lab.admin.call("PUT", f"{SPACE}/virtualmachines/a/start")
+    vm = await lab.admin.get(VMS, "a", "default")
+    assert [each["action"] for each in vm["status"]["stateChangeRequests"]] == ["Stop", "Start"]
+    with pytest.raises(errors.ServerError, match="already underway"):
+        await lab.admin.call("PUT", f"{SPACE}/virtualmachines/a/start")
+
+
+async def test_a_dry_run_changes_nothing(lab: Lab) -> None:
+    await lab.running("a")
+    await lab.admin.call("PUT", f"{SPACE}/virtualmachines/a/stop", body={"dryRun": ["All"]})
+    assert "stateChangeRequests" not in (await lab.admin.get(VMS, "a", "default"))["status"]
+
+
+async def test_rights_count_by_subresource(lab: Lab) -> None:
+    await lab.running("a")
+    await allow(lab, "eve", "edit")
+    for token, allowed in (("editor", True), ("nobody", False)):
+        transport = lab.user(token)
+        client = Client(transport)
+        if allowed:
+            await client.call("PUT", f"{SPACE}/virtualmachineinstances/a/pause")
+        else:
+            with pytest.raises(errors.Forbidden, match="virtualmachineinstances/pause"):
+                await client.call("PUT", f"{SPACE}/virtualmachineinstances/a/pause")
+        assert json.loads(await client.call("GET", f"{ROOT}/version"))["gitVersion"].startswith("v1.9")
+        await transport.close()
+    assert len([one for one in lab.asked if one.endswith("/pause")]) == 1
+
+
+async def test_a_console_goes_from_the_client_to_the_agent(lab: Lab) -> None:
+    await lab.running("a")
+    await allow(lab, "eve", "edit")
+    url = f"{lab.url}{SPACE}/virtualmachineinstances/a/console"
+    async with aiohttp.ClientSession() as session:
+        headers = {"authorization": "Bearer editor"}
+        async with session.ws_connect(url, protocols=("plain.kubevirt.io",), headers=headers) as console:
+            await console.send_bytes(b"hello")
+            assert await console.receive_bytes() == b"HELLO"
+        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+            await session.ws_connect(url, headers={"authorization": "Bearer nobody"})
+        assert caught.value.status == 403
+
+
+async def test_a_user_with_edit_may_forward_ports(lab: Lab) -> None:
+    await lab.running("a")
+    await allow(lab, "eve", "edit")
+    async with aiohttp.ClientSession() as session:
+        url = f"{lab.url}{SPACE}/virtualmachines/a/portforward/22/tcp"
+        async with session.ws_connect(url, headers={"authorization": "Bearer editor"}) as tunnel:
+            await tunnel.send_bytes(b"ssh")
+            assert await tunnel.receive_bytes() == b"SSH"
+    assert lab.asked[-1].endswith("/streams/portforward?port=22&protocol=tcp")
+
+
+async def test_discovery_offers_both_versions(lab: Lab) -> None:
+    group = json.loads(await lab.admin.call("GET", "/apis/subresources.kubevirt.io"))
+    assert [each["version"] for each in group["versions"]] == ["v1", "v1alpha3"]
+    assert group["preferredVersion"]["version"] == "v1"
+    listed = json.loads(await lab.admin.call("GET", ROOT))["resources"]
+    assert "virtualmachines/start" in {each["name"] for each in listed}
+
+
+async def test_what_a_volume_patch_lost_is_told_in_the_words_clients_try_again_on(lab: Lab) -> None:
+    await lab.running("a")
+    volume = {"persistentVolumeClaim": {"claimName": "c"}}
+    body = {"name": "v", "disk": {"disk": {"bus": "scsi"}}, "volumeSource": volume}
+    await lab.admin.call("PUT", f"{SPACE}/virtualmachines/a/addvolume", body=body)
+    spec = (await lab.admin.get(VMS, "a", "default"))["spec"]["template"]["spec"]
+    assert spec["volumes"] == [{"name": "v", "persistentVolumeClaim": {"claimName": "c", "hotpluggable": True}}]
+
+
+async def test_an_informer_follows_the_server_through_a_burst(lab: Lab) -> None:
+    seen: dict[str, int] = {}
+    done = asyncio.Event()
+
+    def note(_old: CachedObject | None, new: CachedObject | None) -> None:
+        if new is not None and new.meta.name.startswith("ns-"):
+            seen[new.meta.name] = seen.get(new.meta.name, 0) + 1
+            if len(seen) == 50:
+                done.set()
+
+    async with Informer(lab.admin, NAMESPACES) as namespaces:
+        await namespaces.synced.wait()
+        namespaces.on_change(note)
+        async with asyncio.TaskGroup() as group:
+            for number in range(50):
+                group.create_task(lab.admin.create(NAMESPACES, {"metadata": {"name": f"ns-{number}"}}))
+        await asyncio.wait_for(done.wait(), 10)
+        names = {obj.meta.name for obj in namespaces.values()}
+        assert {f"ns-{number}" for number in range(50)} <= names
+        assert namespaces.last_error is None
+
+
+async def test_pages_and_server_side_apply(lab: Lab) -> None:
+    for number in range(5):
+        await lab.admin.apply(NAMESPACES, {"metadata": {"name": f"p-{number}", "labels": {"t": "p"}}})
+    pages = [page async for page in lab.admin.list_pages(NAMESPACES, labels="t=p", page_size=2)]
+    assert [len(page.items) for page in pages] == [2, 2, 1]
+    await lab.admin.apply(NAMESPACES, {"metadata": {"name": "p-0", "labels": {"u": "q"}}}, field_manager="other")
+    labels = (await lab.admin.get(NAMESPACES, "p-0"))["metadata"]["labels"]
+    assert (labels["t"], labels["u"]) == ("p", "q")
+
+
+async def test_the_scheduler_binds_through_the_server(lab: Lab) -> None:
+    for name in ("n1", "n2"):
+        await lab.admin.create(NODES, {"metadata": {"name": name}})
+        status = {"allocatable": {"cpu": "2", "memory": "2Gi", "pods": "10"}}
+        await lab.admin.patch(NODES, name, None, {"status": status}, subresource="status")
+    async with EventRecorder(lab.admin, "scheduler") as events:
+        task = asyncio.create_task(Scheduler(lab.admin, events).run())
+        async with Informer(lab.admin, PODS) as pods, Informer(lab.admin, EVENTS) as recorded:
+            waited = Waiter()
+            pods.on_change(waited)
+            recorded.on_change(waited)
+            for name, memory in (("a", "1500Mi"), ("b", "1500Mi"), ("c", "1500Mi")):
+                await lab.admin.create(PODS, pod(name, memory))
+            await waited.until(lambda: all(node_of(pods, name) for name in "ab"))
+            assert {node_of(pods, "a"), node_of(pods, "b")} == {"n1", "n2"}
+            await waited.until(lambda: bool(condition_of(pods, "c")))
+            condition = condition_of(pods, "c")
+            assert (condition["reason"], condition["message"]) == (
+                "Unschedulable",
+                "0/2 nodes are available: 2 Insufficient memory.",
+            )
+            await lab.admin.delete(PODS, "a", "default", grace=0)
+            await waited.until(lambda: bool(node_of(pods, "c")))
+            await waited.until(lambda: {"Scheduled", "FailedScheduling"} <= {reason(one) for one in recorded.values()})
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+class Waiter:
+    """Wakes whoever waits for a state of the caches."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def __call__(self, _old: CachedObject | None, _new: CachedObject | None) -> None:
+        self._changed.set()
+
+    async def until(self, predicate: Any) -> None:
+        async with asyncio.timeout(10):
+            while not predicate():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def pod(name: str, memory: str) -> Json:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"memory": memory}}}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container]}}
+
+
+def node_of(pods: Informer, name: str) -> str:
+    found = pods.get("default", name)
+    return found.json()["spec"].get("nodeName", "") if found is not None else ""
+
+
+def condition_of(pods: Informer, name: str) -> Json:
+    found = pods.get("default", name)
+    refused = [one for one in conditions(found.json() if found else {}) if one["status"] == "False"]
+    return next((one for one in refused if one["type"] == "PodScheduled"), Json())
+
+
+def reason(event: CachedObject) -> str:
+    return event.json().get("reason", "")
