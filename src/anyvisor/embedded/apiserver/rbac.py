@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anyvisor.api.selectors import selector_of
+from anyvisor.api.meta import labels, list_at
+from anyvisor.api.selectors import SelectorError, selector_of
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.apiserver.state import Event, State
 
@@ -131,16 +132,16 @@ class Authorizer:
 
     def _aggregated(self, role: Json, seen: set[str]) -> Iterator[Json]:
         """Yield the rules of the ClusterRoles that a role takes in by label, and of those that they take in."""
-        selectors = [
-            selector_of(each) for each in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
-        ]
+        try:
+            selectors = [selector_of(each) for each in list_at(role, "aggregationRule", "clusterRoleSelectors")]
+        except SelectorError:
+            return
         if not selectors:
             return
         for entry in self._state.collection(f"{GROUP}/clusterroles").range(None):
             other = entry.object()
             name = other["metadata"]["name"]
-            labels = other["metadata"].get("labels") or {}
-            if name not in seen and any(selector.matches(labels) for selector in selectors):
+            if name not in seen and any(selector.matches(labels(other)) for selector in selectors):
                 seen.add(name)
                 yield from other.get("rules") or ()
                 yield from self._aggregated(other, seen)
