@@ -14,7 +14,7 @@ from anyvisor.kube.resources import PODS, VMIS
 UNRESPONSIVE: Final = timedelta(minutes=5)
 """Since the last heartbeat, until a node counts as not answering."""
 GONE_GRACE: Final = timedelta(seconds=30)
-"""After a pod should have ended, until nobody is expected to end it any more."""
+"""After a pod on a node that is gone was asked to end, until it is ended without the node."""
 HEARTBEAT: Final = "kubevirt.io/heartbeat"
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
@@ -109,8 +109,16 @@ def _has_ended(pod: Json) -> bool:
 def _end(draft: Draft, pod: Json, now: datetime, *, at_once: bool) -> None:
     if not is_deleting(pod) and not at_once:
         return
-    deadline = parse_timestamp(object_at(pod, "metadata").get("deletionTimestamp"))
-    if not at_once and deadline is not None and now < deadline + GONE_GRACE:
-        draft.again((deadline + GONE_GRACE - now).total_seconds() + 1)
+    asked = _asked_to_end(pod)
+    if not at_once and asked is not None and now < asked + GONE_GRACE:
+        draft.again((asked + GONE_GRACE - now).total_seconds() + 1)
         return
     draft.writes.append(Delete(PODS, pod, grace=0))
+
+
+def _asked_to_end(pod: Json) -> datetime | None:
+    """When the deletion was asked for: the object's deletionTimestamp is when its grace would be over."""
+    metadata = object_at(pod, "metadata")
+    over = parse_timestamp(metadata.get("deletionTimestamp"))
+    grace = metadata.get("deletionGracePeriodSeconds")
+    return over - timedelta(seconds=grace) if over is not None and isinstance(grace, int) else over

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -54,7 +54,7 @@ class Lab:
         self.counted = Counting(server.inprocess(identities.CONTROLLER))
 
     @asynccontextmanager
-    async def controllers(self, **options: Any) -> AsyncIterator[None]:
+    async def controllers(self, **options: Any) -> AsyncGenerator[None]:
         """Controllers and scheduler at work."""
         acting = Client(self.counted)
         placing = Client(self.server.inprocess(identities.SCHEDULER))
@@ -71,13 +71,15 @@ class Lab:
             for task in tasks:
                 task.cancel()
 
-    async def follow(self, resource: Resource, **selectors: str) -> AsyncGenerator[Json]:
+    async def follow(self, resource: Resource, *, labels: str = "", fields: str = "") -> AsyncGenerator[Json]:
         """The objects of a selection now, then each as it changes; one that went has only its metadata."""
-        listed = await self.client.list(resource, "default", **selectors)
+        listed = await self.client.list(resource, "default", labels=labels or None, fields=fields or None)
         for one in listed["items"]:
             yield one
         version = listed["metadata"]["resourceVersion"]
-        async for event in self.client.watch(resource, "default", resource_version=version, **selectors):
+        async for event in self.client.watch(
+            resource, "default", resource_version=version, labels=labels or None, fields=fields or None
+        ):
             if event.type is EventType.DELETED:
                 yield {"metadata": event.object.json()["metadata"], "gone": True}
             elif event.type is not EventType.BOOKMARK:
@@ -122,13 +124,14 @@ class Lab:
 
     async def pod_of(self, vmi: str) -> Json:
         """The launcher pod that was placed for an instance."""
-        labels = f"kubevirt.io/created-by={(await self.client.get(VMIS, vmi, 'default'))['metadata']['uid']}"
+        found = await self.see(VMIS, vmi, lambda obj: "gone" not in obj)
+        labels = f"kubevirt.io/created-by={found['metadata']['uid']}"
         return await self.first(PODS, lambda pod: bool(pod.get("spec", {}).get("nodeName")), labels=labels)
 
     async def run_pod(self, pod: Json, phase: str = "Running") -> None:
         """What the node's pod runner tells of a pod."""
         ready = phase == "Running"
-        states = {"Running": {"running": {}}, "Failed": {"terminated": {"exitCode": 1}}}
+        states: dict[str, Json] = {"Running": {"running": {}}, "Failed": {"terminated": {"exitCode": 1}}}
         status: Json = {
             "phase": phase,
             "podIP": "10.0.0.9",
@@ -149,9 +152,7 @@ class Lab:
                 for one in pod["spec"]["containers"]
             ],
         }
-        await self.client.patch(
-            PODS, pod["metadata"]["name"], "default", {"status": status}, subresource="status"
-        )
+        await self.client.patch(PODS, pod["metadata"]["name"], "default", {"status": status}, subresource="status")
 
     async def end_pod(self, pod: Json) -> None:
         """What the pod runner does with a pod that was deleted and has stopped."""
@@ -173,7 +174,6 @@ class Lab:
 
     async def started(self, name: str) -> Json:
         """Take an instance up to its running guest."""
-        await self.see(VMIS, name, lambda _: True)
         pod = await self.pod_of(name)
         await self.run_pod(pod)
         await self.see(VMIS, name, phase("Scheduled"))

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from anyvisor.kube.resources import CLASSES, EVENTS, LEASES, NODES, PODS, VMIS, VMS
+from anyvisor.controller import nodes
+from anyvisor.kube.resources import CLASSES, LEASES, NODES, PODS, VMIS, VMS
 from tests.contract.controller.lab import NODE, Json, Lab, phase, vm
 
 
@@ -59,8 +61,7 @@ async def test_a_halted_vm_ends_its_instance_and_starts_again_with_a_new_pod(lab
         await lab.see(VMS, "a", printed("Running"))
         await stop(lab)
         await lab.play_end("a", first)
-        stopped = await lab.see(VMS, "a", printed("Stopped"))
-        assert stopped["status"]["created"] is False
+        await lab.see(VMS, "a", lambda seen: printed("Stopped")(seen) and not seen["status"]["created"])
         await lab.client.patch(VMS, "a", "default", {"spec": {"runStrategy": "Always"}})
         second = await lab.started("a")
         await lab.see(VMS, "a", printed("Running"))
@@ -101,21 +102,34 @@ async def test_a_guest_that_failed_is_started_again_after_a_while(lab: Lab) -> N
 async def test_a_refused_instance_says_why_and_starts_once_it_may(lab: Lab) -> None:
     await lab.node()
     found = await lab.client.get(CLASSES, "qemu")
+    await lab.client.create(VMIS, instance("b", hypervisor="qemu"))
+    await lab.client.delete(CLASSES, "qemu")
     async with lab.controllers():
-        await lab.client.create(VMS, vm(strategy="Halted", hypervisor="qemu"))
-        await lab.client.delete(CLASSES, "qemu")
-        await lab.client.patch(VMS, "a", "default", {"spec": {"runStrategy": "Always"}})
-        refused = await lab.see(VMIS, "a", lambda vmi: condition(vmi, "Synchronized").get("status") == "False")
+        refused = await lab.see(VMIS, "b", lambda vmi: condition(vmi, "Synchronized").get("status") == "False")
         said = condition(refused, "Synchronized")
-        assert said["reason"]
         assert "qemu" in said["message"]
-        await lab.told("a", said["reason"])
+        await lab.told("b", said["reason"])
         assert not (await lab.client.list(PODS, "default"))["items"]
-        await lab.client.create(CLASSES, {key: found[key] for key in ("apiVersion", "kind", "spec")} | {
-            "metadata": {"name": "qemu"}
-        })
+        await lab.client.create(CLASSES, {**found, "metadata": {"name": "qemu"}})
+        await lab.started("b")
+        running = await lab.see(VMIS, "b", lambda vmi: condition(vmi, "Ready").get("status") == "True")
+        assert not condition(running, "Synchronized")
+
+
+async def test_a_vm_whose_instance_is_refused_says_why_and_starts_once_it_may(lab: Lab) -> None:
+    await lab.node()
+    found = await lab.client.get(CLASSES, "qemu")
+    await lab.client.create(VMS, vm(hypervisor="qemu"))
+    await lab.client.delete(CLASSES, "qemu")
+    async with lab.controllers():
+        refused = await lab.see(VMS, "a", lambda seen: condition(seen, "Failure").get("status") == "True")
+        assert condition(refused, "Failure")["reason"] == "FailedCreate"
+        assert "qemu" in condition(refused, "Failure")["message"]
+        await lab.told("a", "FailedCreate")
+        await lab.client.create(CLASSES, {**found, "metadata": {"name": "qemu"}})
         await lab.started("a")
-        await lab.see(VMS, "a", printed("Running"))
+        running = await lab.see(VMS, "a", printed("Running"))
+        assert not condition(running, "Failure")
 
 
 async def test_two_controllers_at_once_make_one_instance_and_one_pod(lab: Lab) -> None:
@@ -133,7 +147,8 @@ async def test_two_controllers_at_once_make_one_instance_and_one_pod(lab: Lab) -
 
 
 @pytest.mark.parametrize("state", ["lost", "silent"])
-async def test_deletion_ends_though_the_node_is_gone(lab: Lab, state: str) -> None:
+async def test_deletion_ends_though_the_node_is_gone(lab: Lab, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "GONE_GRACE", timedelta())
     await lab.node()
     async with lab.controllers():
         await lab.client.create(VMS, vm())
@@ -162,20 +177,22 @@ def lease(renewed: datetime) -> Json:
     }
 
 
+def instance(name: str, **spec: Any) -> Json:
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": vm(**spec)["spec"]["template"]["spec"],
+    }
+
+
 async def test_a_lone_instance_is_planned_run_and_deleted(lab: Lab) -> None:
     await lab.node()
     async with lab.controllers():
-        template = vm()["spec"]["template"]["spec"]
-        await lab.client.create(VMIS, {
-            "apiVersion": "kubevirt.io/v1",
-            "kind": "VirtualMachineInstance",
-            "metadata": {"name": "b", "namespace": "default"},
-            "spec": template,
-        })
+        await lab.client.create(VMIS, instance("b"))
         pod = await lab.started("b")
         await lab.see(VMIS, "b", lambda vmi: condition(vmi, "Ready").get("status") == "True")
         await lab.client.delete(VMIS, "b", "default")
         await lab.play_end("b", pod)
         await lab.gone(VMIS, "b")
-        events = (await lab.client.list(EVENTS, "default"))["items"]
-        assert "SuccessfulCreate" in {one["reason"] for one in events if one["involvedObject"]["name"] == "b"}
+        await lab.told("b", "SuccessfulCreate")
