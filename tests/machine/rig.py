@@ -31,6 +31,8 @@ class Guest:
     prepared: PrepareResponse
     process: subprocess.Popen[bytes]
     console: socket.socket | None = None
+    heard: str = ""
+    """What came over the console. QEMU's log of it may hold a byte twice, when its reader was slow for a moment."""
 
     @property
     def log(self) -> str:
@@ -72,6 +74,7 @@ class Guest:
             return
         except OSError:
             data = b""
+        self.heard += data.decode(errors="replace")
         if not data:
             self.hang_up()
 
