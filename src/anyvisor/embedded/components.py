@@ -46,7 +46,19 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
     try:
         zygote.serve(components, instance.zygote_socket, lambda: None)
     finally:
+        _clear_run_dir(instance)
         os.close(lock)
+
+
+def _clear_run_dir(instance: Instance) -> None:
+    """Remove our own sockets, and the directories that no launcher needs any more."""
+    for path in instance.run_dir.glob("nodes/*/**/*.sock"):
+        if "pods" not in path.relative_to(instance.run_dir).parts:
+            path.unlink(missing_ok=True)
+    below = (path for path in instance.run_dir.rglob("*") if path.is_dir())
+    for path in sorted(below, key=lambda path: len(path.parts), reverse=True):
+        with contextlib.suppress(OSError):  # a launcher lives there
+            path.rmdir()
 
 
 def _listen(instance: Instance) -> socket.socket:

@@ -1,1 +1,91 @@
-def run(*a): ...
+"""One simulated node: the agent, and beside it the pod runner that stands in for a kubelet."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+
+import uvloop
+
+from anyvisor.agent.driver import DriverAddress
+from anyvisor.agent.main import AgentConfig, run_agent
+from anyvisor.embedded import driver_process
+from anyvisor.embedded.drivers import load
+from anyvisor.embedded.images.source import StoreSource
+from anyvisor.embedded.images.store import ImageStore
+from anyvisor.embedded.instance import Instance
+from anyvisor.embedded.nodenetwork import attach, pod_networks
+from anyvisor.embedded.podrunner.launch import by_zygote
+from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
+from anyvisor.kube.client import Client
+from anyvisor.kube.config import ClientConfig
+from anyvisor.kube.http import HttpTransport
+
+
+def run(instance: Instance, node: str, drivers: Sequence[str]) -> None:
+    """Run until SIGTERM; guests do not notice."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=driver_process.LOG_FORMAT)
+    addresses = [_address(instance, node, name) for name in drivers]
+    uvloop.run(_run(instance, node, addresses))
+
+
+def _address(instance: Instance, node: str, name: str) -> DriverAddress:
+    place, manifest = driver_process.directory(instance, node, name), load(name).manifest
+    stated = frozenset(
+        name for name, statement in manifest["capabilities"].items() if statement.get("state") in (True, "yes")
+    )
+    return DriverAddress(manifest["driver"], str(place / "hri.sock"), str(place / "fd.sock"), stated)
+
+
+def _transport(instance: Instance, name: str) -> HttpTransport:
+    return HttpTransport(
+        ClientConfig(
+            server=f"https://127.0.0.1:{instance.api_port}",
+            ca=(instance.pki_dir / "ca.crt").read_bytes(),
+            certificate=(instance.pki_dir / f"{name}.crt").read_bytes(),
+            key=(instance.pki_dir / f"{name}.key").read_bytes(),
+        )
+    )
+
+
+async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    users, run_dir, state_dir = instance.users, instance.node_run_dir(node), instance.node_dir(node)
+    kubelet, agent = _transport(instance, f"kubelet-{node}"), _transport(instance, f"agent-{node}")
+    runner = PodRunner(
+        RunnerConfig(
+            node=node,
+            client=Client(kubelet),
+            state_dir=state_dir,
+            run_dir=run_dir,
+            volume_dir=state_dir / "volumes",
+            launch=by_zygote(instance.zygote_socket),
+            instance=f"{instance.id}-{node}",
+            first_user=users.first_vm,
+            users=users.vm_count,
+            separate=users.separate,
+            networks=pod_networks(instance),
+        )
+    )
+    config = AgentConfig(
+        node=node,
+        client=Client(agent),
+        state_dir=state_dir,
+        socket=run_dir / "agent.sock",
+        drivers=drivers,
+        launchers=runner,
+        images=StoreSource(ImageStore(instance.image_dir)),
+        attach_network=attach,
+        http_uids=(users.control,),
+    )
+    try:
+        async with runner.running():
+            with contextlib.suppress(asyncio.CancelledError):
+                await run_agent(config)
+    finally:
+        await kubelet.close()
+        await agent.close()
