@@ -1,0 +1,19 @@
+"""The Cloud Hypervisor driver: one process per node, which talks to each machine's VMM over what the agent gave it."""
+
+from pathlib import Path
+
+from anyvisor.hri.kit.driver import Driver
+
+
+def create_driver(state: Path) -> Driver:
+    """The driver; it keeps the facts of the node in the directory `state`."""
+    from anyvisor.drivers.cloud_hypervisor.service import CloudHypervisorDriver  # late: translations need no service
+
+    return CloudHypervisorDriver(cache=state / "facts.json")
+
+
+def main(hri_socket: str, fd_socket: str, binary: str = "") -> None:
+    """Serve the HRI on two unix sockets until a signal ends the process. Guests are not touched by that."""
+    from anyvisor.drivers.cloud_hypervisor.server import run  # late: a client of the translation needs no server
+
+    run(hri_socket, fd_socket, binary)

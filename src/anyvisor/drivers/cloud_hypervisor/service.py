@@ -1,0 +1,284 @@
+"""The Cloud Hypervisor driver: the HRI's methods in terms of sessions and translations."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from anyvisor import __version__
+from anyvisor.drivers.cloud_hypervisor import changes, facts, manifest
+from anyvisor.drivers.cloud_hypervisor.facts import Facts
+from anyvisor.drivers.cloud_hypervisor.session import Session
+from anyvisor.drivers.cloud_hypervisor.translate import Host, Translation, translate
+from anyvisor.drivers.cloud_hypervisor.translate.machine import CONTROL, EVENTS
+from anyvisor.hri.errors import HriError, InvalidRequest, MachineNotFound, NotImplementedByDriver, VmmFailed
+from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext
+from anyvisor.hri.v1.identity_pb2 import Condition
+from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareRequest, PrepareResponse, StopRequest
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
+from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
+from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest, OpenStreamResponse
+from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, Endpoint
+
+RECHECK_SECONDS: Final = 60.0
+"""Nothing tells when the VMM is installed or upgraded, or /dev/kvm appears."""
+HANDLE_FORM: Final = 1
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """The handle: what Adopt needs and the VMM does not tell."""
+
+    form: int
+    system_uuid: str
+    memory_max: int
+    endpoints: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What Prepare made and Start needs."""
+
+    translation: Translation
+    remembered: Remembered
+
+
+class CloudHypervisorDriver(Driver):
+    """Cloud Hypervisor on x86 with KVM."""
+
+    def __init__(self, binary: str = "", cache: Path | None = None) -> None:
+        """`binary` is the configured program; empty = by environment or PATH. `cache` keeps the node's facts."""
+        self._configured = binary
+        self._cache = cache
+        self._facts: Facts | None = None
+        self._facts_key = ""
+        self._finding = asyncio.Lock()
+
+    @property
+    def info(self) -> DriverInfo:
+        """Who the driver is."""
+        return DriverInfo(
+            driver=manifest.DRIVER,
+            version=__version__,
+            vmm_name="Cloud Hypervisor",
+            vmm_version=self._facts.version if self._facts else "",
+            manifest_digest=manifest.digest(),
+        )
+
+    async def facts(self) -> Facts:
+        """The facts of this node as of now; looked for at the first question and when something has changed."""
+        async with self._finding:
+            binary = facts.binary_path(self._configured, os.environ)
+            firmware = facts.firmware_path(os.environ)
+            wanted = facts.key(binary, firmware)
+            if self._facts is None or self._facts_key != wanted:
+                self._facts = await facts.find(binary, firmware, self._cache)
+                self._facts_key = wanted
+            return self._facts
+
+    async def node_facts(self) -> AsyncGenerator[NodeFacts]:
+        """The facts, and again whenever they change."""
+        last: Facts | None = None
+        while True:
+            found = await self.facts()
+            if found != last:
+                last = found
+                yield _node_facts(found)
+            await asyncio.sleep(RECHECK_SECONDS)
+
+    async def probe(self) -> Sequence[Condition]:
+        """Ready when the VMM is there and new enough."""
+        return [_condition(await self.facts())]
+
+    async def prepare(self, machine: MachineContext, request: PrepareRequest) -> PrepareResponse:
+        """Translate."""
+        found = await self.facts()
+        if found.problem:
+            raise VmmFailed(found.problem, retry="after_change")
+        result = translate(request.machine, _host(found))
+        remembered = _remember(request.machine, result)
+        machine.session = Planned(result, remembered)
+        stated = manifest.stated_capabilities() - frozenset(_withdrawn(found))
+        return PrepareResponse(
+            confirmed=[need for need in request.needs if need in stated],
+            launch=result.launch,
+            endpoints=result.endpoints,
+            driver_handles=result.driver_handles,
+            handle=msgspec.json.encode(remembered),
+            devices=result.devices,
+            accelerator=ACCELERATOR_KVM,
+            findings=result.findings,
+        )
+
+    async def start(self, machine: MachineContext, call: Call) -> None:
+        """Take the channels, create the machine and boot it."""
+        planned = machine.session
+        if not isinstance(planned, Planned):
+            raise VmmFailed(f"machine {machine.id!r} was not prepared; prepare it again")
+        with contextlib.ExitStack() as stack:
+            requests = [(nic, _take_all(call.descriptors, nic.handles, stack)) for nic in planned.translation.nics]
+            session = Session(machine, planned.remembered.memory_max)
+            machine.session = session
+            connection = call.descriptors.take_socket(CONTROL)
+            events = call.descriptors.take(EVENTS)
+            await session.start(connection, events, planned.translation.config, requests)
+
+    async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
+        """Press the power button, or end the VMM."""
+        session = _session(machine)
+        if mode == StopRequest.MODE_REQUEST:
+            await session.press_button(reboot=reboot)
+        else:
+            await session.end()
+
+    async def reset(self, machine: MachineContext, call: Call) -> None:
+        """Hard reset."""
+        await _session(machine).reset()
+
+    async def pause(self, machine: MachineContext, call: Call) -> None:
+        """Halt the vCPUs."""
+        await _session(machine).pause()
+
+    async def resume(self, machine: MachineContext, call: Call) -> None:
+        """Run the vCPUs."""
+        await _session(machine).resume()
+
+    async def apply(self, machine: MachineContext, request: ApplyRequest, call: Call) -> None:
+        """One live change."""
+        await changes.apply(_session(machine), request, call.descriptors)
+
+    async def destroy(self, machine: MachineContext, call: Call) -> None:
+        """Read the end state, end the VMM, forget the machine. A VMM that does not answer is the agent's to kill."""
+        session = machine.session
+        if not isinstance(session, Session):
+            return
+        await session.read_end()
+        with contextlib.suppress(HriError):
+            await session.end()
+        session.close()
+
+    async def adopt(self, machine: MachineContext, request: AdoptRequest, call: Call) -> None:
+        """Take over a VMM that runs."""
+        remembered = _remembered(request.handle)
+        connection = call.descriptors.take_socket(CONTROL)
+        try:
+            events = call.descriptors.take(EVENTS)
+        except HriError:
+            connection.close()
+            raise
+        if isinstance(machine.session, Session):
+            machine.session.close()
+        with machine.change() as state:
+            state.handle = request.handle
+            state.accelerator = ACCELERATOR_KVM
+            del state.endpoints[:]
+            state.endpoints.extend(Endpoint.FromString(each) for each in remembered.endpoints)
+        session = Session(machine, remembered.memory_max)
+        machine.session = session
+        await session.adopt(connection, events, remembered.system_uuid)
+
+    async def inspect(self, machine: MachineContext) -> None:
+        """Bring memory and devices up to date."""
+        if isinstance(machine.session, Session) and machine.connected and not machine.ended:
+            await machine.session.refresh()
+
+    async def open_stream(
+        self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors
+    ) -> OpenStreamResponse:
+        """Streams are endpoints of the machine: say which."""
+        if request.kind != STREAM_KIND_CONSOLE:
+            raise NotImplementedByDriver("only console streams are served; ask for a console")
+        for endpoint in machine.state.endpoints:
+            if endpoint.purpose == Endpoint.PURPOSE_CONSOLE and request.device_id in ("", endpoint.device_id):
+                return OpenStreamResponse(
+                    stream_id=endpoint.id,
+                    endpoint_id=endpoint.id,
+                    protocol=endpoint.protocol,
+                    protocol_version=endpoint.protocol_version,
+                )
+        raise MachineNotFound(f"machine {machine.id!r} has no console {request.device_id[:80]!r}")
+
+
+def _take_all(descriptors: Descriptors, handles: Sequence[str], stack: contextlib.ExitStack) -> list[int]:
+    """Take descriptors that the VMM gets copies of; ours are closed with the stack."""
+    taken: list[int] = []
+    for handle in handles:
+        descriptor = descriptors.take(handle)
+        stack.callback(os.close, descriptor)
+        taken.append(descriptor)
+    return taken
+
+
+def _session(machine: MachineContext) -> Session:
+    if not isinstance(machine.session, Session):
+        raise VmmFailed(f"there is no control channel to machine {machine.id!r}; adopt it first")
+    return machine.session
+
+
+def _remember(machine: Machine, result: Translation) -> Remembered:
+    platform = result.config.get("platform")
+    uuid = platform.get("system_uuid") if isinstance(platform, dict) else None
+    return Remembered(
+        form=HANDLE_FORM,
+        system_uuid=uuid if isinstance(uuid, str) else "",
+        memory_max=machine.memory.max_bytes or machine.memory.size_bytes,
+        endpoints=tuple(endpoint.SerializeToString(deterministic=True) for endpoint in result.endpoints),
+    )
+
+
+def _remembered(handle: bytes) -> Remembered:
+    try:
+        remembered = msgspec.json.decode(handle, type=Remembered)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest("the handle was not made by this driver") from error
+    if remembered.form != HANDLE_FORM:
+        raise InvalidRequest(f"the handle has form {remembered.form}, which this driver does not know; upgrade it")
+    return remembered
+
+
+def _host(found: Facts) -> Host:
+    return Host(
+        binary=found.binary,
+        firmware=found.firmware,
+        kvm_opens=found.kvm_opens,
+        kvm_message=found.kvm_message,
+        kvm_runs=found.kvm_runs,
+    )
+
+
+def _withdrawn(found: Facts) -> list[str]:
+    """What the manifest states and this node lacks."""
+    return [] if found.firmware else ["boot.uefi"]
+
+
+def _condition(found: Facts) -> Condition:
+    return Condition(
+        type="VmmAvailable",
+        status=not found.problem,
+        reason="Found" if not found.problem else ("NotUsable" if found.installed else "NotInstalled"),
+        message=found.problem or f"Cloud Hypervisor {found.version}",
+    )
+
+
+def _node_facts(found: Facts) -> NodeFacts:
+    health = NodeFacts.HEALTH_HEALTHY
+    if found.problem:
+        health = NodeFacts.HEALTH_UNHEALTHY if found.installed else NodeFacts.HEALTH_UNDETECTED
+    kvm = AcceleratorFact(
+        accelerator=ACCELERATOR_KVM,
+        opens=found.kvm_opens,
+        runs_guest=found.kvm_runs,
+        message=found.kvm_message,
+    )
+    return NodeFacts(
+        health=health,
+        conditions=[_condition(found)],
+        accelerators=[] if found.problem else [kvm],
+        withdrawn_capabilities=_withdrawn(found),
+        vmm_version=found.version,
+        devices_needed=["/dev/kvm"] if not found.problem else [],
+    )
