@@ -61,7 +61,6 @@ async def finish(context: NodeContext, machine: Machine, vmi: Json | None, sessi
     machine.close()
     await asyncio.to_thread(context.store.forget, machine.id)
     context.machines.pop(machine.id, None)
-    context.failures.pop(machine.id, None)
 
 
 async def _destroy(context: NodeContext, machine: Machine, session: DriverSession) -> None:

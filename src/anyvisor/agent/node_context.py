@@ -52,6 +52,8 @@ class NodeContext:
     """Machines that a driver may know before they have a record."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Starts that failed in a row."""
+    not_before: dict[str, float] = field(default_factory=dict[str, float])
+    """Monotonic seconds of the next try: what a failed start itself stirs up must not begin it anew."""
     damaged: dict[str, str] = field(default_factory=dict[str, str])
     """Machines whose record cannot be used, and why: they are reported and not touched."""
 

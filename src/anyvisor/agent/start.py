@@ -165,6 +165,7 @@ async def _start(
             if machine is None:
                 _close_loose(launcher, opened)
             await _undo(context, session, machine_id, machine, error)
+            log.debug("machine %s does not start", machine_id, exc_info=True)
             failure = _start_error(error)
             if failure is None:
                 raise
@@ -375,5 +376,6 @@ def _start_error(error: BaseException) -> StartError | None:
         message = f"{error.message}: {said}" if said and said not in error.message else error.message
         return StartError("DriverRefused", message, retry=error.retry in ("backoff", "now"))
     if isinstance(error, OSError):
-        return StartError("NodeNotReady", f"node: {error.strerror or error}", retry=True)
+        where = f" ({error.filename})" if error.filename else ""
+        return StartError("NodeNotReady", f"this node cannot start it now: {error.strerror or error}{where}", retry=True)
     return None

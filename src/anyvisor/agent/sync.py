@@ -5,6 +5,7 @@ the driver's state as they are now.
 """
 
 import logging
+import time
 from typing import Final
 
 from anyvisor.agent import adopt, finish, start, status, stop, vmi_status
@@ -66,7 +67,7 @@ async def _vmi(context: NodeContext, machine_id: str, machine: Machine | None) -
 
 async def _forget(context: NodeContext, machine_id: str) -> None:
     """Nothing of this machine may stay: not in a driver, not on the disk."""
-    context.failures.pop(machine_id, None)
+    _succeeded(context, machine_id)
     for session in context.sessions.values():
         if machine_id in session.states and machine_id not in context.starting:
             try:
@@ -78,6 +79,9 @@ async def _forget(context: NodeContext, machine_id: str) -> None:
 
 async def _start(context: NodeContext, vmi: Json) -> float | None:
     machine_id = uid(vmi)
+    wait = context.not_before.get(machine_id, 0.0) - time.monotonic()
+    if wait > 0:
+        return wait
     pod = context.pod(machine_id)
     if pod is None or is_deleting(pod) or text_at(pod, "status", "phase") in ("Succeeded", "Failed"):
         return None
@@ -90,7 +94,7 @@ async def _start(context: NodeContext, vmi: Json) -> float | None:
     except StartError as error:
         return await _report(context, vmi, error)
     context.machines[machine_id] = machine
-    context.failures.pop(machine_id, None)
+    _succeeded(context, machine_id)
     context.event(machine, EventKind.NORMAL, "Created", "the machine is made on this node")
     return await _with_machine(context, machine, vmi)
 
@@ -104,10 +108,18 @@ async def _report(context: NodeContext, vmi: Json, error: StartError) -> float |
     about = Reference(VMIS.api_version, VMIS.kind, namespace(vmi), name(vmi), uid(vmi))
     context.recorder.record(about, EventKind.WARNING, "SyncFailed", f"{error.reason}: {error.message}")
     if not error.retry:
-        context.failures.pop(uid(vmi), None)
+        _succeeded(context, uid(vmi))
         return None
     failures = context.failures[uid(vmi)] = context.failures.get(uid(vmi), 0) + 1
-    return min(FIRST_RETRY * 2.0 ** (failures - 1), LAST_RETRY)
+    wait = min(FIRST_RETRY * 2.0 ** min(failures - 1, 20), LAST_RETRY)
+    context.not_before[uid(vmi)] = time.monotonic() + wait
+    return wait
+
+
+def _succeeded(context: NodeContext, machine_id: str) -> None:
+    """The next failure is the first again."""
+    context.failures.pop(machine_id, None)
+    context.not_before.pop(machine_id, None)
 
 
 async def _unknown(context: NodeContext, vmi: Json) -> float | None:
