@@ -292,6 +292,33 @@ def test_who_may_do_what(server: Server, kubectl: Kubectl, namespace: str):
     assert "get" in jane("auth", "can-i", "--list", "-n", namespace)
 
 
+def test_impersonation(server: Server, kubectl: Kubectl, namespace: str):
+    assert "sue" in kubectl("auth", "whoami", "--as=sue", "--as-group=ops")
+    assert "ops" in kubectl("auth", "whoami", "--as=sue", "--as-group=ops")
+    assert "cannot list" in kubectl.fails("get", "-n", namespace, "pods", "--as=sue")
+    jane = server.kubectl("jane", ("devs",))
+    assert 'cannot impersonate resource "users"' in jane.fails("get", "-n", namespace, "pods", "--as=kubernetes-admin")
+
+
+def test_nobody_grants_more_than_they_have(server: Server, kubectl: Kubectl, namespace: str):
+    kubectl("create", "-n", namespace, "rolebinding", "admins", "--clusterrole=admin", "--user=ann")
+    ann = server.kubectl("ann", ())
+    ann("create", "-n", namespace, "role", "small", "--verb=get", "--resource=configmaps")
+    error = ann.fails("create", "-n", namespace, "role", "large", "--verb=get", "--resource=nodes")
+    assert "attempting to grant RBAC permissions not currently held" in error
+    ann.fails("create", "-n", namespace, "rolebinding", "large", "--clusterrole=cluster-admin", "--user=ann")
+    ann("create", "-n", namespace, "rolebinding", "viewers", "--clusterrole=view", "--user=bob")
+
+
+def test_roles_add_up_by_their_labels(server: Server, kubectl: Kubectl, namespace: str):
+    kubectl("create", "-n", namespace, "rolebinding", "v", "--clusterrole=view", "--user=tom")
+    tom = server.kubectl("tom", ())
+    tom.fails("get", "-n", namespace, "machines")
+    kubectl("create", "clusterrole", "machines-view", "--verb=get,list", "--resource=machines.test.anyvisor.io")
+    kubectl("label", "clusterrole", "machines-view", "rbac.authorization.k8s.io/aggregate-to-view=true")
+    tom("get", "-n", namespace, "machines")
+
+
 def test_service_account_tokens_live_as_long_as_the_account(server: Server, kubectl: Kubectl, namespace: str):
     kubectl("create", "-n", namespace, "serviceaccount", "bot")
     token = kubectl("create", "-n", namespace, "token", "bot").strip()

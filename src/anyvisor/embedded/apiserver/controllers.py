@@ -4,19 +4,19 @@ They react to changes as they become visible and write through the same writer a
 """
 
 import asyncio
-import copy
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from anyvisor.embedded.apiserver import crd_rules, crds
+from anyvisor.embedded.apiserver.escalation import aggregated_rules
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.state import Entry, Event, Key, State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.values import as_object
-from anyvisor.embedded.apiserver.writes import FOREGROUND, ORPHAN, Call, Writer, now_text
+from anyvisor.embedded.apiserver.writes import FOREGROUND, ORPHAN, Call, Writer
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -25,6 +25,8 @@ Where = tuple[str, Key]
 
 GC_IDENTITY = Identity("system:serviceaccount:kube-system:generic-garbage-collector", (MASTERS,))
 NAMESPACE_IDENTITY = Identity("system:serviceaccount:kube-system:namespace-controller", (MASTERS,))
+ROLE_IDENTITY = Identity("system:serviceaccount:kube-system:clusterrole-aggregation-controller", (MASTERS,))
+CLUSTER_ROLES = "rbac.authorization.k8s.io/clusterroles"
 RETRY_SECONDS = 1.0
 
 
@@ -73,6 +75,7 @@ class Controllers:
             "finalize": self._finalize,
             "namespace": self._namespace,
             "crd": self._definition,
+            "role": self._aggregate,
         }
         state.listen(self._changed)
 
@@ -128,6 +131,8 @@ class Controllers:
         self._graph.update(resource, entry, event.previous, deleted=event.deleted)
         if resource == crd_rules.STORE:
             self._definition_changed(event)
+        if resource == CLUSTER_ROLES:
+            self._roles_changed()
         if event.deleted:
             if entry.uid in self._graph.dependents:
                 self._enqueue("owner-gone", (entry.uid, entry.key))
@@ -162,6 +167,27 @@ class Controllers:
             entry = self._state.collection("namespaces").entries.get(("", namespace))
             if entry is not None and entry.deleting:
                 self._enqueue("namespace", ("namespaces", ("", namespace)))
+
+    def _roles_changed(self) -> None:
+        for entry in self._state.collection(CLUSTER_ROLES).range(None):
+            if b'"aggregationRule"' in entry.raw:
+                self._enqueue("role", (CLUSTER_ROLES, entry.key))
+
+    async def _aggregate(self, where: Where) -> None:
+        """Bring the rules of an aggregated role up to date."""
+        entry = self._state.collection(where[0]).entries.get(where[1])
+        resource = self._resource(where[0])
+        if entry is None or resource is None:
+            return
+        rules = aggregated_rules(self._state, entry.object())
+        if rules is None or rules == entry.object().get("rules"):
+            return
+
+        def change(role: Json) -> Json:
+            role["rules"] = rules
+            return role
+
+        await self._writer.update(self._call(resource, where[1], ROLE_IDENTITY), change)
 
     # -- garbage collection ---------------------------------------------------------------------------------
 
@@ -351,6 +377,3 @@ def _without_owners(gone: set[str]) -> Callable[[Json], Json]:
         return obj
 
     return change
-
-
-__all__ = ["Controllers", "Graph", "copy", "now_text"]

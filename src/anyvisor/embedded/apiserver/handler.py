@@ -15,6 +15,7 @@ from anyvisor.embedded.apiserver.actions import Actions
 from anyvisor.embedded.apiserver.codec import encode_json
 from anyvisor.embedded.apiserver.config import Aggregated, ServerConfig
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, ApiResponse, Identity
+from anyvisor.embedded.apiserver.impersonation import impersonated
 from anyvisor.embedded.apiserver.objects import Ask, Objects
 from anyvisor.embedded.apiserver.openapi import Documents
 from anyvisor.embedded.apiserver.params import Target, flag, parse_path, parse_query
@@ -88,6 +89,7 @@ class Handler:
             return self._health(path, parse_query(request.request.query))
         if request.identity.user == ANONYMOUS.user:
             raise st.unauthorized()
+        request = self._act_as(request)
         target = parse_path(path)
         query = parse_query(request.request.query)
         if not target.resource:
@@ -96,6 +98,10 @@ class Handler:
         verb = verb_of(request.request.method, target, query)
         self.authorize(request.identity, attributes(verb, target))
         return await self._resource(request, target, query, verb)
+
+    def _act_as(self, request: ApiRequest) -> ApiRequest:
+        identity = impersonated(request.identity, request.request.headers, self.authorize)
+        return request if identity is request.identity else ApiRequest(request.request, identity)
 
     def authorize(self, identity: Identity, asked: Attributes) -> None:
         """Raise a 403 Status unless the user may do what is asked."""

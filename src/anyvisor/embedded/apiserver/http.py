@@ -7,14 +7,13 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import unquote
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from anyvisor.embedded.apiserver.codec import MAX_BODY
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, ApiResponse, Identity
-from anyvisor.embedded.apiserver.params import parse_path
+from anyvisor.embedded.apiserver.impersonation import SEPARATOR
 from anyvisor.embedded.apiserver.respond import error_response
 from anyvisor.embedded.apiserver.status import StatusError, too_large
 from anyvisor.kube.transport import Request
@@ -145,7 +144,10 @@ class Shell:
 
 def _request(request: web.BaseRequest, body: bytes) -> Request:
     path = request.rel_url.raw_path
-    headers = {name.lower(): value for name, value in request.headers.items()}
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        lower = name.lower()
+        headers[lower] = f"{headers[lower]}{SEPARATOR}{value}" if lower in headers else value
     return Request(request.method, path, request.rel_url.raw_query_string, headers, body)
 
 
@@ -156,6 +158,3 @@ def _plain(response: ApiResponse, request: web.BaseRequest) -> web.Response:
         body = gzip.compress(body, 1)
         headers = {**headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
     return web.Response(body=body, status=response.status, headers=headers)
-
-
-__all__ = ["Shell", "certificate_identity", "parse_path", "unquote"]

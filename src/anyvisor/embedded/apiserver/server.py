@@ -18,6 +18,7 @@ from anyvisor.embedded.apiserver.builtin import built_in, reviews
 from anyvisor.embedded.apiserver.component_roles import component_roles
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.controllers import Controllers
+from anyvisor.embedded.apiserver.escalation import EscalationCheck
 from anyvisor.embedded.apiserver.handler import Handler, attributes, verb_of
 from anyvisor.embedded.apiserver.http import Shell
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, MASTERS, Identity
@@ -64,7 +65,7 @@ class ApiServer:
             if resource.selectable and resource.store:
                 self._state.register_fields(resource.store, resource.read_fields)
         self._authorizer = Authorizer(self._state)
-        self._writer = Writer(self._state, config.admission)
+        self._writer = Writer(self._state, [*config.admission, EscalationCheck(self._authorizer)])
         self._controllers = Controllers(self._state, self._registry, self._writer)
         self._state.load()
         self._controllers.load()
@@ -188,8 +189,11 @@ class ApiServer:
                 if resource is None:
                     raise ValueError(f"cannot install {made['kind']} of {api_version}: it is not served")
                 call = self._own_call(resource, made)
-                if self._state.collection(resource.store).latest((call.namespace, call.name)) is None:
+                entry = self._state.collection(resource.store).latest((call.namespace, call.name))
+                if entry is None:
                     group.create_task(self._writer.create(call, made))
+                elif bootstrap.is_outdated(entry.object(), made):
+                    group.create_task(self._writer.update(call, bootstrap.renewal(made)))
 
     def _own_call(self, resource: Resource, obj: Json) -> Call:
         metadata: Json = obj["metadata"]
