@@ -34,9 +34,10 @@ def wants_stop(vm: Json, vmi: Json) -> bool:
 
 
 def add_start(vm: Json) -> None:
-    """Queue a start."""
-    status = vm.setdefault("status", {})
-    status["stateChangeRequests"] = [*list_at(vm, "status", "stateChangeRequests"), {"action": "Start"}]
+    """Queue a start behind the request at hand; one there is enough, for passes that see their result late."""
+    waiting = list_at(vm, "status", "stateChangeRequests")
+    if not any(request.get("action") == "Start" for request in waiting[1:]):
+        vm.setdefault("status", {})["stateChangeRequests"] = [*waiting, {"action": "Start"}]
 
 
 def trim(vm: Json, vmi: Json | None) -> None:
