@@ -140,7 +140,7 @@ def compile_predicate(form: Json) -> Predicate:
         raise PredicateError(f"{name!r} is no predicate; known are {', '.join(sorted(_BUILDERS))}") from None
     try:
         return build(body)
-    except (TypeError, ValueError, KeyError) as error:
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
         if isinstance(error, PredicateError):
             raise
         raise PredicateError(f"{name} has the wrong form: {body!r}") from error

@@ -64,6 +64,8 @@ class Capability(_Data, frozen=True, kw_only=True):
     applies_to: Literal["create", "change", "move", "node"] = "create"
     needed_by: dict[str, Any] | None = None
     """A predicate; absent = never needed by a spec alone."""
+    at: str = ""
+    """The place that asks, where the predicate looks at others, too; empty = the places at which it holds."""
     value: dict[str, Any] | None = None
     """A value expression, for set, range and limit."""
     match: Literal["", "glob"] = ""
@@ -178,14 +180,13 @@ def _compile(capability: Capability) -> _Compiled:
 
 
 def _needs(capability: Capability, places: list[str], spec: Spec, defaulted: Mapping[str, str]) -> Iterator[Need]:
+    fields = (capability.at,) if capability.at else tuple(dict.fromkeys(places))
     if capability.value is None:
-        fields = tuple(dict.fromkeys(places))
         source = _source(fields, spec, defaulted)
         yield Need(capability, fields, soft=source is not None, source=source or "")
         return
     wanted = predicates.wanted(capability.value, spec)
     if not wanted:
-        fields = tuple(dict.fromkeys(places))
         source = _source(fields, spec, defaulted)
         yield Need(capability, fields, soft=source is not None, source=source or "")
     for field_, value in wanted:
