@@ -13,8 +13,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from anyvisor.api.quantity import NANO
 from anyvisor.planning import predicates
-from anyvisor.planning.predicates import NANO, Predicate, PredicateError, Spec
+from anyvisor.planning.predicates import Predicate, PredicateError, Spec
 from anyvisor.planning.values import is_list, is_map
 
 CAPABILITY_ID: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+){0,3}")

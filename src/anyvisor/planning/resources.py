@@ -6,11 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from anyvisor.api.meta import list_at, object_at
+from anyvisor.api.quantity import NANO
 from anyvisor.planning import overhead
 from anyvisor.planning.manifest import Manifest
 from anyvisor.planning.overhead import OverheadModel, Shape
 from anyvisor.planning.plan import DeviceCount, Resources
-from anyvisor.planning.predicates import NANO, number
+from anyvisor.planning.predicates import number
 from anyvisor.planning.values import is_map
 
 MILLIS_PER_SHARED_VCPU: Final = 100

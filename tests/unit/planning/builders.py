@@ -6,7 +6,7 @@ from anyvisor.planning.manifest import digest, parse
 from anyvisor.planning.planner import Driver
 from anyvisor.planning.registry import registry
 
-BASE = {
+BASE: dict[str, Any] = {
     "accel.kvm": {},
     "arch": {"values": ["amd64", "arm64"]},
     "boot.bios": {},
@@ -25,9 +25,9 @@ BASE = {
 }
 
 
-def manifest(capabilities: dict[str, dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
+def manifest(capabilities: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A manifest's data: the base capabilities and those given (None as statement = not stated)."""
-    stated = {**BASE, **(capabilities or {})}
+    stated: dict[str, Any] = {**BASE, **(capabilities or {})}
     return {
         "apiVersion": "hri.anyvisor.io/v1",
         "driver": "test.example.org",
@@ -45,7 +45,7 @@ def manifest(capabilities: dict[str, dict[str, Any]] | None = None, **more: Any)
     }
 
 
-def driver(capabilities: dict[str, dict[str, Any]] | None = None, **more: Any) -> Driver:
+def driver(capabilities: dict[str, Any] | None = None, **more: Any) -> Driver:
     """An installed driver."""
     raw = manifest(capabilities, **more)
     return Driver(parse(raw, registry()), digest(raw))

@@ -126,7 +126,7 @@ def test_a_screen_that_nobody_asked_for_is_turned_off():
 
 
 def test_a_substitute_raises_new_needs_that_are_met_in_turn():
-    no_bios = {"boot.bios": None, "boot.uefi": {}}
+    no_bios: dict[str, Any] = {"boot.bios": None, "boot.uefi": {}}
     made = ask(small(), no_bios)
     assert made.verdict == "SATISFIED"
     assert "boot.uefi" in made.confirmed
@@ -166,7 +166,7 @@ def test_experimental_by_the_class_policy():
 def test_requires_and_conflicts():
     spec = small()
     spec["domain"]["devices"]["rng"] = {}
-    requires = {"device.rng": {"requires": ["device.vsock"]}, "device.vsock": {}}
+    requires: dict[str, Any] = {"device.rng": {"requires": ["device.vsock"]}, "device.vsock": {}}
     assert codes(ask(spec, requires))["device.rng"] == "REQUIRES"
     assert codes(ask(spec, {"device.rng": {"conflicts": ["disk.bus"]}}))["device.rng"] == "CONFLICT"
 
@@ -203,7 +203,7 @@ def test_memory_that_is_not_stated_is_refused():
     ],
 )
 def test_resources(change: dict[str, Any], cpu: int, limit: int, memory: int):
-    stated = {name: {} for name in ("cpu.topology", "cpu.pin", "cpu.isolate-emulator")}
+    stated: dict[str, Any] = {name: {} for name in ("cpu.topology", "cpu.pin", "cpu.isolate-emulator")}
     found = ask(small(**change), stated).resources
     assert (found.cpu_millis, found.cpu_limit_millis) == (cpu, limit)
     assert found.memory_bytes == memory * MIB
@@ -360,7 +360,14 @@ def test_every_code_that_is_used_is_registered():
     assert used <= {*CODES, "CREATE", "API_VERSION"}
 
 
-PIECES = st.fixed_dictionaries(
+EMPTY: st.SearchStrategy[dict[str, Any]] = st.builds(dict[str, Any])
+
+
+def sampled(*values: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from(values)
+
+
+PIECES: st.SearchStrategy[Any] = st.fixed_dictionaries(
     {},
     optional={
         "cpu": st.fixed_dictionaries(
@@ -379,8 +386,8 @@ PIECES = st.fixed_dictionaries(
                 "autoattachGraphicsDevice": st.booleans(),
                 "autoattachMemBalloon": st.booleans(),
                 "blockMultiQueue": st.booleans(),
-                "rng": st.just({}),
-                "tpm": st.just({}),
+                "rng": EMPTY,
+                "tpm": EMPTY,
                 "disks": st.lists(
                     st.fixed_dictionaries(
                         {"name": st.text(max_size=3)},
@@ -394,13 +401,13 @@ PIECES = st.fixed_dictionaries(
                 ),
             },
         ),
-        "firmware": st.sampled_from([{}, {"bootloader": {"bios": {}}}, {"bootloader": {"efi": {}}}]),
-        "features": st.sampled_from([{}, {"smm": {}}, {"hyperv": {"relaxed": {}}}]),
+        "firmware": sampled({}, {"bootloader": {"bios": {}}}, {"bootloader": {"efi": {}}}),
+        "features": sampled({}, {"smm": {}}, {"hyperv": {"relaxed": {}}}),
     },
 )
-STATEMENTS = st.dictionaries(
+STATEMENTS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
     st.sampled_from([c.id for c in registry() if c.kind == "flag" and c.needed_by and c.stage != "retired"]),
-    st.just({}),
+    EMPTY,
     max_size=30,
 )
 ORIGINS = st.sets(st.sampled_from(["domain.cpu", "domain.cpu.model", "domain.devices", "domain.firmware", "domain"]))

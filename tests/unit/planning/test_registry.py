@@ -41,7 +41,7 @@ def example(path: str) -> dict[str, Any]:
 
 def known(path: str) -> bool:
     """Whether the schema has a place at the path."""
-    here = SCHEMA
+    here: Any = SCHEMA
     for name, each in predicates.steps(path.removesuffix(".**")):
         here = here.get("properties", {}).get(name)
         if here is None:
