@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from anyvisor.admission.names import is_mac
 from anyvisor.admission.values import mapping, text
 from anyvisor.admission.view import Spec
 
@@ -34,13 +35,12 @@ def for_spec(spec: Spec) -> list[str]:
 def _interfaces(spec: Spec, found: list[str]) -> None:
     for index, interface in enumerate(spec.interfaces):
         mac = text(interface.get("macAddress"))
-        if not mac:
+        if not is_mac(mac):
             continue
         at = f"{spec.at}.domain.devices.interfaces[{index}].macAddress"
-        first = mac[:2]
         if mac in _NO_MAC:
             found.append(f"{at} is all zeros, which no network accepts; remove it to get one")
-        elif all(c in "0123456789abcdefABCDEF" for c in first) and int(first, 16) & 1:
+        elif int(mac[:2], 16) & 1:
             found.append(f"{at} {mac} is a multicast address, which no interface can have; make its first byte even")
 
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from anyvisor.admission.defaults.filler import Filler, child
 from anyvisor.admission.result import AdmissionRequest
+from anyvisor.admission.selecting import labels, selector
 from anyvisor.admission.semantics import equal
 from anyvisor.admission.values import Obj, clone, mapping, text
-from anyvisor.api.selectors import SelectorError, selector_of
+from anyvisor.api.selectors import SelectorError
 
 DEPRECATION = "VirtualMachineInstancePresets are deprecated; use instance types and preferences instead"
 
@@ -20,12 +21,12 @@ def apply(vmi: Obj, request: AdmissionRequest, filler: Filler) -> str:
     metadata = mapping(vmi.get("metadata"))
     if mapping(metadata.get("annotations")).get(_EXCLUDE) == "true":
         return ""
-    labels = {key: text(value) for key, value in mapping(metadata.get("labels")).items()}
+    own = labels(metadata.get("labels"))
     try:
         matching = [
             preset
             for preset in request.related.list("VirtualMachineInstancePreset", request.namespace)
-            if selector_of(mapping(mapping(preset.get("spec")).get("selector"))).matches(labels)
+            if selector(mapping(preset.get("spec")).get("selector")).matches(own)
         ]
     except SelectorError as error:
         return f"a VirtualMachineInstancePreset in this namespace has a selector that cannot be read: {error}"

@@ -5,9 +5,10 @@ from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.result import CREATE, UPDATE, AdmissionRequest, AdmissionResult, Cause, Causes, refuse
 from anyvisor.admission.rules import coherent_gpu
 from anyvisor.admission.rules import spec as spec_rules
-from anyvisor.admission.values import Obj, clone, mapping, text
+from anyvisor.admission.selecting import labels, selector
+from anyvisor.admission.values import Obj, clone, mapping
 from anyvisor.admission.view import Spec
-from anyvisor.api.selectors import SelectorError, selector_of
+from anyvisor.api.selectors import SelectorError
 
 _AT = "spec.template.spec"
 
@@ -42,10 +43,9 @@ def admit(request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult:
 
 
 def _check_selector(spec: Obj, template_metadata: Obj, out: Causes) -> None:
-    labels = {key: text(value) for key, value in mapping(template_metadata.get("labels")).items()}
     written = spec.get("selector")
     try:
-        matches = written is not None and selector_of(mapping(written)).matches(labels)
+        matches = written is not None and selector(written).matches(labels(template_metadata.get("labels")))
     except SelectorError as error:
         out.invalid("spec.selector", f"spec.selector cannot be read: {error}")
         return

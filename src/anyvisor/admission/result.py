@@ -18,6 +18,9 @@ BAD_REQUEST = 400
 FORBIDDEN_CODE = 403
 TOO_MANY_REQUESTS = 429
 
+_MESSAGE_MAX = 2048
+_TOLD = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -38,28 +41,35 @@ class Cause:
         return self.path or self.field
 
 
+def bounded(message: str) -> str:
+    """The message without the middle of what a user made too long."""
+    if len(message) <= _MESSAGE_MAX:
+        return message
+    return f"{message[: _MESSAGE_MAX - 300]} ... {message[-200:]}"
+
+
 class Causes(list[Cause]):
-    """The reasons collected so far."""
+    """The reasons collected so far; a message repeats only a bounded part of what a user wrote."""
 
     def add(self, type_: str, at: str, message: str, path: str = "") -> None:
         """Add a reason of any type."""
-        self.append(Cause(type_, at, message, path))
+        self.append(Cause(type_, at, bounded(message), path))
 
     def invalid(self, at: str, message: str, path: str = "") -> None:
         """Add: the value is not one that may stand there."""
-        self.append(Cause(INVALID, at, message, path))
+        self.add(INVALID, at, message, path)
 
     def required(self, at: str, message: str, path: str = "") -> None:
         """Add: a value is missing."""
-        self.append(Cause(REQUIRED, at, message, path))
+        self.add(REQUIRED, at, message, path)
 
     def unsupported(self, at: str, message: str, path: str = "") -> None:
         """Add: the value or change is known but not possible here."""
-        self.append(Cause(NOT_SUPPORTED, at, message, path))
+        self.add(NOT_SUPPORTED, at, message, path)
 
     def duplicate(self, at: str, message: str, path: str = "") -> None:
         """Add: the value repeats one that must be unique."""
-        self.append(Cause(DUPLICATE, at, message, path))
+        self.add(DUPLICATE, at, message, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +167,11 @@ class AdmissionResult:
 
 
 def refuse(obj: Obj, causes: Sequence[Cause], code: int = UNPROCESSABLE) -> AdmissionResult:
-    """A refusal for the given reasons; its message joins theirs."""
-    return AdmissionResult(
-        allowed=False, object=obj, causes=tuple(causes), code=code, message="; ".join(c.message for c in causes)
-    )
+    """A refusal for the given reasons; its message joins the first ones."""
+    told = [cause.message for cause in causes[:_TOLD]]
+    if len(causes) > _TOLD:
+        told.append(f"and {len(causes) - _TOLD} more")
+    return AdmissionResult(allowed=False, object=obj, causes=tuple(causes), code=code, message="; ".join(told))
 
 
 def refuse_with(obj: Obj, message: str, code: int = BAD_REQUEST) -> AdmissionResult:

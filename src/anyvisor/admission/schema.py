@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import jsonschema_rs
 
-from anyvisor.admission.result import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, Cause
+from anyvisor.admission.result import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, Cause, bounded
 from anyvisor.admission.values import Obj, clone, mapping, strings, text
 
 _MAX_CAUSES = 64
@@ -53,7 +53,7 @@ class KindSchema:
 
     def unknown(self, obj: Obj) -> list[Cause]:
         """Fields that the kind does not have, and numbers that its fields cannot hold; status may carry anything."""
-        found = [Cause("", "", f"{name} is no field of this kind; remove it", name) for name in obj if name not in _TOP]
+        found = [_unknown(name) for name in obj if name not in _TOP][:_MAX_CAUSES]
         spec = mapping(mapping(self._schema.get("properties")).get("spec"))
         for cause in _walk("spec", obj.get("spec"), spec):
             found.append(cause)
@@ -90,6 +90,11 @@ class Schemas:
     def find(self, api_version: str, kind: str) -> KindSchema | None:
         """The schema of a kind, or None when it is not one of ours."""
         return self._kinds.get((api_version, kind))
+
+
+def _unknown(path: str) -> Cause:
+    shown = bounded(path) if path.isprintable() else repr(bounded(path))
+    return Cause("", "", f"{shown} is no field of this kind; check its spelling", path)
 
 
 def _cause(error: jsonschema_rs.ValidationError) -> Cause:
@@ -164,7 +169,7 @@ def _walk(path: str, value: Any, schema: Obj) -> Iterator[Cause]:
             if name in properties:
                 yield from _walk(f"{path}.{name}", member, mapping(properties[name]))
             elif closed:
-                yield Cause("", "", f"{path}.{name} is no field of this kind; check its spelling", f"{path}.{name}")
+                yield _unknown(f"{path}.{name}")
     elif shape is int and schema.get("format") in _FORMATS:
         low, high = _FORMATS[schema["format"]]
         if not low <= value <= high:

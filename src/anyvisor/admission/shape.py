@@ -6,7 +6,7 @@ message names the path.
 
 from collections.abc import Iterator
 
-from anyvisor.admission.result import Cause, Causes
+from anyvisor.admission.result import Causes
 from anyvisor.admission.values import Obj, items, mapping, text
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
@@ -125,4 +125,4 @@ def _check_choice(at: str, written: object, allowed: tuple[str, ...], out: Cause
 
 
 def _add(path: str, problem: str, out: Causes) -> None:
-    out.append(Cause("", "", f"{path} {problem}", path))
+    out.add("", "", f"{path} {problem}", path)

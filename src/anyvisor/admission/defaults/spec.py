@@ -147,8 +147,7 @@ def _fill_disks_of_volumes(spec: Obj, at: str, filler: Filler) -> None:
     shown = {text(device.get("name")) for device in (*disks, *items(devices.get("filesystems")))}
     added = [{"name": text(volume.get("name"))} for volume in volumes if text(volume.get("name")) not in shown]
     if added:
-        names = ", ".join(disk["name"] for disk in added)
-        filler.set(devices, "disks", [*disks, *added], f"{at}.domain.devices", f"volumes without a disk: {names}")
+        filler.set(devices, "disks", [*disks, *added], f"{at}.domain.devices", f"volumes without a disk ({len(added)})")
 
 
 def fill_instance(spec: Obj, at: str, config: ClusterConfig, filler: Filler, firmware_uuid: str) -> None:
