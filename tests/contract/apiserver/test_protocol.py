@@ -291,3 +291,38 @@ async def test_generation_counts_changes_of_the_spec_alone(client: Client):
     for patch, subresource, generation in steps:
         obj = await client.patch(MACHINES, "a", "default", patch, PatchType.MERGE, subresource=subresource)
         assert obj["metadata"]["generation"] == generation, patch
+
+
+async def test_limits_metrics_and_audit(tmp_path: Path):
+    audited: list[Json] = []
+    gate = asyncio.Event()
+
+    async def slow_log(_pod: Json, _query: Any) -> AsyncIterator[bytes]:
+        await gate.wait()
+        raise AssertionError
+
+    config = ServerConfig(
+        tmp_path / "s.db", audit=audited.append, max_requests_per_user=1, max_watches=1, pod_log=slow_log
+    )
+    async with ApiServer(config) as server:
+        admin, other = server.inprocess(ADMIN), server.inprocess(Identity("other", ("system:masters",)))
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+        assert (await call(admin, "POST", "/api/v1/namespaces/default/pods", pod))[0] == 201
+        blocked = asyncio.create_task(call(admin, "GET", "/api/v1/namespaces/default/pods/p/log"))
+        await asyncio.sleep(0)
+        status, refused = await call(admin, "GET", CMS)
+        assert (status, refused["reason"]) == (429, "TooManyRequests")
+        assert (await call(other, "GET", CMS))[0] == 200, "others go on"
+        blocked.cancel()
+        stream = await watch(other, "")
+        response = await other.send(Request("GET", CMS, "watch=1"))
+        assert response.status == 429
+        await stream.close()
+        again = await watch(other, "")
+        await again.close()
+        text = (await (await other.send(Request("GET", "/metrics"))).read()).decode()
+        assert 'apiserver_request_total{code="429",group="",resource="configmaps",verb="list"} 1.0' in text
+        assert "apiserver_registered_watchers 0.0" in text
+    event = audited[0]
+    assert (event["verb"], event["user"]["username"], event["objectRef"]["resource"]) == ("create", "admin", "pods")
+    assert event["responseStatus"]["code"] == 201

@@ -6,7 +6,7 @@ Status object; nothing but the health paths is answered to someone unknown.
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyvisor.embedded.apiserver import discovery, openapi_v2
@@ -59,6 +59,7 @@ class Handler:
         objects: Objects,
         actions: Actions,
         reviews: Reviews,
+        metrics_text: Callable[[], bytes],
     ) -> None:
         self._config = config
         self._registry = registry
@@ -66,6 +67,7 @@ class Handler:
         self._objects = objects
         self._actions = actions
         self._reviews = reviews
+        self._metrics_text = metrics_text
         self._documents = Documents()
         self._v2: dict[bool, tuple[int, bytes]] = {}
         self.ready = False
@@ -177,6 +179,8 @@ class Handler:
         match parts:
             case ["version"]:
                 return json_response(self._version())
+            case ["metrics"]:
+                return ApiResponse(200, {"content-type": "text/plain; version=0.0.4"}, self._metrics_text())
             case ["api"] | ["apis"]:
                 return self._discovery(request, core=parts == ["api"])
             case ["apis", group]:

@@ -19,6 +19,7 @@ from anyvisor.embedded.apiserver.component_roles import component_roles
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.controllers import Controllers
 from anyvisor.embedded.apiserver.escalation import EscalationCheck
+from anyvisor.embedded.apiserver.front import Front, Metrics
 from anyvisor.embedded.apiserver.handler import Handler, attributes, verb_of
 from anyvisor.embedded.apiserver.http import Shell
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, MASTERS, Identity
@@ -75,8 +76,12 @@ class ApiServer:
         objects = Objects(self._state, reader, self._writer)
         actions = Actions(self._state, self._writer, self._tokens, config.pod_log, config.evict)
         review = Reviews(self._authorizer, self.lookup_token)
-        self._handler = Handler(config, self._registry, self._authorizer, objects, actions, review)
-        self._shell = Shell(self._handler.handle, self._upgrade, self.lookup_token)
+        metrics = Metrics()
+        self._handler = Handler(
+            config, self._registry, self._authorizer, objects, actions, review, metrics_text=metrics.text
+        )
+        self._front = Front(config, self._handler.handle, metrics)
+        self._shell = Shell(self._front.handle, self._upgrade, self.lookup_token)
         self._state.start()
         self._tasks = asyncio.TaskGroup()
         await self._tasks.__aenter__()
@@ -103,7 +108,7 @@ class ApiServer:
 
     def inprocess(self, identity: Identity) -> InProcessTransport:
         """Return a transport that sends requests as `identity`."""
-        return InProcessTransport(self._handler.handle, identity)
+        return InProcessTransport(self._front.handle, identity)
 
     @property
     def handler(self) -> Handler:
