@@ -12,8 +12,7 @@ from anyvisor.embedded.apiserver.identity import ApiRequest, ApiResponse, Identi
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.world import ServerWorld
 from anyvisor.gateway.agents import AgentError, Agents
-from anyvisor.gateway.call import GROUP, VERSIONS
-from anyvisor.gateway.routes import resources
+from anyvisor.gateway.routes import Route, routes
 from anyvisor.gateway.service import Gateway
 
 Json = dict[str, Any]
@@ -31,20 +30,25 @@ class Subresources:
 
     def routes(self) -> Sequence[Aggregated]:
         """The group versions for the server's configuration."""
-        listed = [AggregatedResource(name) for name in resources()]
-        return [Aggregated(GROUP, version, listed, self._handle, self._stream) for version in VERSIONS]
-
-    async def _handle(self, request: ApiRequest) -> ApiResponse:
-        reply = await self._ready().handle(request.request)
-        return ApiResponse(reply.status, dict(reply.headers), reply.body)
-
-    async def _stream(self, request: web.Request, _identity: Identity) -> web.StreamResponse:
-        return await self._ready().stream(request)
+        return [_aggregated(route) for route in routes(self._ready)]
 
     def _ready(self) -> Gateway:
         if self.gateway is None:
             raise StatusError(503, "ServiceUnavailable", "the gateway is starting; try again in a second")
         return self.gateway
+
+
+def _aggregated(route: Route) -> Aggregated:
+    async def handle(request: ApiRequest) -> ApiResponse:
+        reply = await route.handle(request.request)
+        return ApiResponse(reply.status, dict(reply.headers), reply.body)
+
+    async def stream(request: web.Request, _identity: Identity) -> web.StreamResponse:
+        assert route.stream is not None
+        return await route.stream(request)
+
+    listed = [AggregatedResource(each.name, each.kind, verbs=each.verbs) for each in route.resources]
+    return Aggregated(route.group, route.version, listed, handle, stream if route.stream is not None else None)
 
 
 class PodLogs:

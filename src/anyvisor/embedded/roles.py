@@ -41,6 +41,7 @@ def roles() -> list[Json]:
         rule(_SUB, "version,guestfs", "get,list"),
         rule(_VIRT, "kubevirts", "get,list"),
         rule(_OWN, "hypervisorclasses", READ),
+        rule("reviews.anyvisor.io", "machinereviews", "create"),
     ]
     aggregated = {"admin": admin, "edit": edit, "view": view}
     made = [

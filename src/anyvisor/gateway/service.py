@@ -31,16 +31,18 @@ from anyvisor.gateway.answers import (
     internal,
     not_found,
 )
-from anyvisor.gateway.call import Call, parse_call
+from anyvisor.gateway.call import Call, options, parse_call
 from anyvisor.gateway.decide import decide, verb_of
 from anyvisor.gateway.relay import PICTURES, relay, unreachable
+from anyvisor.gateway.review import Offered, parse_review, review
 from anyvisor.gateway.splice import End, TcpEnd, UdpEnd, WebsocketEnd, splice, upgrade
 from anyvisor.gateway.world import Need, World
 from anyvisor.kube import errors
 from anyvisor.kube.client import Client, PatchType
 from anyvisor.kube.informer import Informer
-from anyvisor.kube.resources import HYPERVISOR_NODES, KUBEVIRTS, NODES, PVCS, VMIS, VMS, Resource
+from anyvisor.kube.resources import CLASSES, DRIVERS, HYPERVISOR_NODES, KUBEVIRTS, NODES, PVCS, VMIS, VMS, Resource
 from anyvisor.kube.transport import Request
+from anyvisor.planning.facts import node_facts
 
 log = logging.getLogger(__name__)
 
@@ -82,13 +84,15 @@ class Gateway:
         self._agents = agents
         self._configurations = Informer(client, KUBEVIRTS)
         self._nodes = Informer(client, HYPERVISOR_NODES)
+        self._classes = Informer(client, CLASSES)
+        self._drivers = Informer(client, DRIVERS)
         self._stack = AsyncExitStack()
         self._config = ClusterConfig.of()
         self._config_version = ""
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._configurations)
-        await self._stack.enter_async_context(self._nodes)
+        for cache in self._caches():
+            await self._stack.enter_async_context(cache)
         return self
 
     async def __aexit__(
@@ -106,6 +110,21 @@ class Gateway:
         except Refused as refused:
             decision, picture = refused.decision, b""
         return _reply(decision, picture)
+
+    async def review(self, request: Request) -> Reply:
+        """Answer a MachineReview that is created in a namespace."""
+        try:
+            call = parse_review(request.method, request.path, request.body)
+            await self._ready()
+            offered = Offered(
+                [one.json() for one in self._classes.values()],
+                [one.json() for one in self._drivers.values()],
+                [node_facts(one.json()) for one in self._nodes.values()],
+                self._configuration(),
+            )
+            return _reply(review(options(call, required=True), call.namespace, offered))
+        except Refused as refused:
+            return _reply(refused.decision)
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """Answer a request for a websocket: splice it, or refuse before the upgrade."""
@@ -239,13 +258,16 @@ class Gateway:
         found = next(iter(self._configurations.values()), None)
         return found.meta.resource_version if found is not None else ""
 
+    def _caches(self) -> tuple[Informer, ...]:
+        return (self._configurations, self._nodes, self._classes, self._drivers)
+
     async def _ready(self) -> None:
         try:
             async with asyncio.timeout(START_TIMEOUT):
-                await self._configurations.synced.wait()
-                await self._nodes.synced.wait()
+                for cache in self._caches():
+                    await cache.synced.wait()
         except TimeoutError as error:
-            cause = self._configurations.last_error or self._nodes.last_error
+            cause = next((cache.last_error for cache in self._caches() if cache.last_error), None)
             why = f"the gateway has not read its configuration yet: {cause or 'no answer'}; try again"
             raise Refused(failure(503, "ServiceUnavailable", why)) from error
 

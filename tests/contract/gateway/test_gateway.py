@@ -20,6 +20,7 @@ from anyvisor.embedded.aggregation import Subresources
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.server import ApiServer
+from anyvisor.embedded.drivers import load
 from anyvisor.embedded.scheduler.service import Scheduler
 from anyvisor.gateway.agents import Agents
 from anyvisor.gateway.service import Gateway
@@ -98,6 +99,7 @@ async def lab(tmp_path: Path, rundir: Path) -> AsyncIterator[Lab]:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         transport = HttpTransport(ClientConfig(url, token="admin"))
         admin = Client(transport)
+        await bootstrap.install(admin, [load("qemu")])
         endpoint = f"unix:{rundir / 'a.sock'}"
         await admin.create(HYPERVISOR_NODES, {"metadata": {"name": "node1"}, "spec": {}})
         await admin.patch(
@@ -190,6 +192,21 @@ async def test_discovery_offers_both_versions(lab: Lab) -> None:
     assert group["preferredVersion"]["version"] == "v1"
     listed = json.loads(await lab.admin.call("GET", ROOT))["resources"]
     assert "virtualmachines/start" in {each["name"] for each in listed}
+
+
+async def test_a_machine_review_is_answered_and_not_stored(lab: Lab) -> None:
+    transport = lab.user("nobody")
+    path = "/apis/reviews.anyvisor.io/v1alpha1/namespaces/default/machinereviews"
+    machine = {"kind": "VirtualMachine", "spec": {"template": TEMPLATE}}
+    answer = json.loads(await Client(transport).call("POST", path, body={"spec": {"machine": machine}}))
+    assert (answer["kind"], answer["status"]["class"], answer["status"]["verdict"]) == (
+        "MachineReview",
+        "qemu",
+        "SATISFIED",
+    )
+    with pytest.raises(errors.ApiError):
+        await Client(transport).call("GET", path)
+    await transport.close()
 
 
 async def test_what_a_volume_patch_lost_is_told_in_the_words_clients_try_again_on(lab: Lab) -> None:
