@@ -31,7 +31,7 @@ async def read_end(machine: Machine, session: DriverSession | None) -> hri.Machi
             break
         if state.phase in FINAL_PHASES and state.end_reason not in _UNSEEN:
             return state
-    return machine.ended_state()
+    return await machine.ended_state()
 
 
 async def _last_word(machine: Machine, session: DriverSession | None) -> hri.MachineState | None:

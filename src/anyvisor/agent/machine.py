@@ -61,8 +61,8 @@ class Machine:
         self.network: NetworkSet | None = None
         self.hook: StopHook | None = None
         self.use_endpoints()
-        self.exit: Exit | None = None
-        """How the process ended; None while it runs."""
+        self.alive = launcher is not None
+        """Whether the process runs."""
         self.stop_deadline: float | None = None
         """Wall-clock seconds at which the guest is ended by force."""
         self.last_request = 0.0
@@ -72,23 +72,17 @@ class Machine:
         """The stop script, while it is played because no driver answers."""
         self.taken = False
         """Whether it is known that the launcher took the plan."""
-        self._end_seen: MachineState | None = None
+        self._out_of_memory = False
+        self._said = ""
         self._changed = changed
         self._watching = False
-        if launcher is None:
-            self.exit = Exit()
-        else:
+        if launcher is not None:
             self._watch_process(launcher.pidfd)
 
     @property
     def id(self) -> str:
         """The VMI's uid."""
         return self.record.machine_id
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return self.exit is None
 
     @property
     def interfaces(self) -> Sequence[Json] | None:
@@ -105,10 +99,7 @@ class Machine:
 
     def _ended(self) -> None:
         self._unwatch()
-        if self.launcher is not None and self.exit is None:
-            self.exit = processes.exit_of(self.launcher.pidfd)
-            # Now, as cgroup and log go with the pod.
-            self._end_seen = self._read_end()
+        self._note_end()
         self._changed()
 
     def _unwatch(self) -> None:
@@ -116,35 +107,35 @@ class Machine:
             asyncio.get_running_loop().remove_reader(self.launcher.pidfd)
             self._watching = False
 
+    def _note_end(self) -> None:
+        """Keep what tells how the process ended, at once: its cgroup and log go with the pod."""
+        self.alive = False
+        cgroup = self.record.memory_cgroup
+        kills = processes.out_of_memory_kills(cgroup) if cgroup else 0
+        self._out_of_memory = kills > self.record.out_of_memory_kills
+        self._said = self._last_words()
+
     async def settled(self) -> None:
         """Give a process that is about to end a moment to do so: its exit tells more than a closed socket."""
-        if self.launcher is not None and self.exit is None:
+        if self.launcher is not None and self.alive:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_SECONDS):
                     await linux.readable(self.launcher.pidfd)
-                    self.exit = processes.exit_of(self.launcher.pidfd)
+                    self._note_end()
 
-    def ended_state(self) -> MachineState:
+    async def ended_state(self) -> MachineState:
         """How the run ended, as far as the process alone tells."""
-        if self._end_seen is None:
-            self._end_seen = self._read_end()
-        end = MachineState()
-        end.CopyFrom(self._end_seen)
-        return end
-
-    def _read_end(self) -> MachineState:
-        record, exit_ = self.record, self.exit or Exit()
-        if record.boot_id != processes.boot_id():
+        if self.record.boot_id != processes.boot_id():
             return MachineState(phase=PHASE_LOST, end_reason=END_REASON_VMM_KILLED, message="the host was restarted")
-        said = f"{exit_.sentence()}{self._last_words()}"
-        kills = processes.out_of_memory_kills(record.memory_cgroup) if record.memory_cgroup else 0
-        if kills > record.out_of_memory_kills:
-            return MachineState(phase=PHASE_LOST, end_reason=END_REASON_OUT_OF_MEMORY, message=said)
-        if exit_.signal is not None:
-            return MachineState(phase=PHASE_LOST, end_reason=END_REASON_VMM_KILLED, message=said)
-        if exit_.code:
-            return MachineState(phase=PHASE_LOST, end_reason=END_REASON_VMM_EXITED, message=said)
-        return MachineState(phase=PHASE_LOST, end_reason=END_REASON_UNKNOWN, message=said)
+        exit_ = await processes.exit_of(self.launcher.pidfd) if self.launcher is not None else Exit()
+        reason = END_REASON_UNKNOWN
+        if self._out_of_memory:
+            reason = END_REASON_OUT_OF_MEMORY
+        elif exit_.signal is not None:
+            reason = END_REASON_VMM_KILLED
+        elif exit_.code:
+            reason = END_REASON_VMM_EXITED
+        return MachineState(phase=PHASE_LOST, end_reason=reason, message=exit_.sentence() + self._said)
 
     def _last_words(self) -> str:
         """The last line that the process wrote to its log, for the sentence on the VMI."""

@@ -1,5 +1,6 @@
 """Processes that are not our children: held by pidfd, recognized over a restart of ours, never mistaken for others."""
 
+import asyncio
 import contextlib
 import os
 import re
@@ -13,7 +14,8 @@ from anyvisor.agent import linux
 
 _PROC: Final = Path("/proc")
 _CGROUP_ROOT: Final = Path("/sys/fs/cgroup")
-_BOOT_ID: Final = re.compile(r"[0-9a-f-]{36}")
+REAPED_MILLISECONDS: Final = 1000
+"""How long a parent may take to reap its child; after that nobody learns how it ended."""
 
 
 def boot_id() -> str:
@@ -96,13 +98,24 @@ class Exit:
         return "nobody saw how it ended"
 
 
-def exit_of(pidfd: int) -> Exit:
-    """How the process of the pidfd ended, as far as the kernel tells."""
+async def exit_of(pidfd: int) -> Exit:
+    """How the process of the pidfd ended, as far as the kernel tells.
+
+    It tells once the parent has reaped the process, which is a moment after the pidfd became readable.
+    """
+    if linux.pidfd_exit_status(pidfd) is None:
+        await asyncio.to_thread(_wait_reaped, pidfd)
     status = linux.pidfd_exit_status(pidfd)
     if status is None:
         return Exit()
     code = os.waitstatus_to_exitcode(status)
     return Exit(signal=-code) if code < 0 else Exit(code=code)
+
+
+def _wait_reaped(pidfd: int) -> None:
+    poller = select.poll()
+    poller.register(pidfd, 0)  # nothing but POLLHUP, which is always told
+    poller.poll(REAPED_MILLISECONDS)
 
 
 def memory_cgroup(pid: int) -> str:

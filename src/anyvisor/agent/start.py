@@ -330,9 +330,9 @@ async def first_run(
 async def failed_start(machine: Machine, said: str) -> MachineState:
     """The end of a machine that did not come to run: what its process said counts more than what its driver saw."""
     await machine.settled()
-    if machine.exit is None:
+    if machine.alive:
         return MachineState(phase=PHASE_CRASHED, end_reason=END_REASON_INTERNAL_ERROR, message=said)
-    end = machine.ended_state()
+    end = await machine.ended_state()
     end.message = f"{end.message}; {said}" if end.message else said
     return end
 
@@ -377,5 +377,7 @@ def _start_error(error: BaseException) -> StartError | None:
         return StartError("DriverRefused", message, retry=error.retry in ("backoff", "now"))
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""
-        return StartError("NodeNotReady", f"this node cannot start it now: {error.strerror or error}{where}", retry=True)
+        return StartError(
+            "NodeNotReady", f"this node cannot start it now: {error.strerror or error}{where}", retry=True
+        )
     return None

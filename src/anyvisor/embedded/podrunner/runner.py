@@ -334,7 +334,7 @@ class PodRunner:
         record = self._books.pods.get(pod_uid)
         if pidfd is None or record is None or record.exit is not None:
             return
-        await self._write_exit(record, processes.exit_of(pidfd))
+        await self._write_exit(record, await processes.exit_of(pidfd))
         self._unwatch(pod_uid)
         self._queue.add(pod_uid)
 

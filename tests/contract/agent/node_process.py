@@ -1,0 +1,107 @@
+"""Agent and pod runner of one node in a process of their own, as an embedded instance has them.
+
+usage: node_process.py CONFIG   (JSON: api, run, state, driver, separate)
+"""
+
+import asyncio
+import json
+import logging
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvloop
+
+from anyvisor.agent.driver import DriverAddress
+from anyvisor.agent.main import AgentConfig, run_agent
+from anyvisor.agent.volumes.source import OpenedDisk
+from anyvisor.api.meta import Json
+from anyvisor.embedded.podrunner.launch import by_zygote
+from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
+from anyvisor.hri.fake.driver import NAME as FAKE
+from anyvisor.hri.v1.machine_spec_pb2 import Nic
+from anyvisor.kube.client import Client
+from anyvisor.kube.config import ClientConfig
+from anyvisor.kube.http import HttpTransport
+
+NODE = "node-1"
+FIRST_USER = 1_900_000_000
+
+
+class NoImages:
+    """These machines have no disks."""
+
+    def open_disk(self, reference: str, path: str) -> OpenedDisk:
+        raise FileNotFoundError(reference)
+
+    def open_file(self, reference: str, path: str) -> int:
+        raise FileNotFoundError(reference)
+
+
+@dataclass
+class NoNetwork:
+    """These machines have no interfaces."""
+
+    nics: list[Nic] = field(default_factory=list[Nic])
+    descriptors: dict[str, int] = field(default_factory=dict[str, int])
+    status: list[Json] = field(default_factory=list[Json])
+
+    def close(self) -> None:
+        return
+
+
+async def no_network(_vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool) -> NoNetwork:
+    return NoNetwork()
+
+
+def client(api: str, token: str) -> Client:
+    return Client(HttpTransport(ClientConfig(server=api, token=token)))
+
+
+async def run(config: dict[str, str]) -> None:
+    from testdriver import CAPABILITIES, NAME
+
+    run_dir, state = Path(config["run"]), Path(config["state"])
+    drivers = Path(config["driver"])
+    runner = PodRunner(
+        RunnerConfig(
+            node=NODE,
+            client=client(config["api"], "node"),
+            state_dir=state,
+            run_dir=run_dir,
+            volume_dir=state,
+            launch=by_zygote(Path(config["zygote"])),
+            instance=config["instance"],
+            first_user=FIRST_USER,
+            users=100,
+            separate=config["separate"] == "yes",
+        )
+    )
+    async with runner.running():
+        await run_agent(
+            AgentConfig(
+                node=NODE,
+                client=client(config["api"], "agent"),
+                state_dir=state,
+                socket=run_dir / "agent.sock",
+                drivers=[
+                    DriverAddress(NAME, str(drivers / "hri.sock"), str(drivers / "fd.sock"), CAPABILITIES),
+                    DriverAddress(FAKE, str(drivers / "fake-hri.sock"), str(drivers / "fake-fd.sock")),
+                ],
+                launchers=runner,
+                images=NoImages(),
+                attach_network=no_network,
+            )
+        )
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    logging.getLogger("anyvisor").setLevel(logging.DEBUG)
+    sys.path.insert(0, str(Path(__file__).parent))
+    config = json.loads(Path(sys.argv[1]).read_text())
+    uvloop.run(run(config)) if config["uvloop"] == "yes" else asyncio.run(run(config))
+
+
+if __name__ == "__main__":
+    main()
