@@ -100,6 +100,8 @@ class Pod(_Data, frozen=True, kw_only=True):
     """By architecture, before `image`."""
     seccomp_profile: str = ""
     run_as_user: int = 107
+    shared_memory: Literal["none", "guest"] = "none"
+    """guest: the VMM keeps the guest's memory in files of /dev/shm, which must be as large."""
 
 
 class Skew(_Data, frozen=True, kw_only=True):

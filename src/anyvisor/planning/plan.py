@@ -87,6 +87,8 @@ class PodShape(_Data, frozen=True, kw_only=True):
     seccomp_profile: str = ""
     """Empty = RuntimeDefault; else a Localhost profile that the agent installs."""
     run_as_user: int = 107
+    shared_memory_bytes: int = 0
+    """Size that /dev/shm must have, 0 = the runtime's default."""
 
 
 class Plan(_Data, frozen=True, kw_only=True):

@@ -336,6 +336,7 @@ def _pod(manifest: Manifest, spec: Mapping[str, Any]) -> PodShape:
         image=manifest.pod.images.get(architecture, manifest.pod.image),
         seccomp_profile=manifest.pod.seccomp_profile,
         run_as_user=manifest.pod.run_as_user,
+        shared_memory_bytes=resources.guest_memory(spec) if manifest.pod.shared_memory == "guest" else 0,
     )
 
 

@@ -11,10 +11,10 @@ LOWEST, HIGHEST = 3, 250
 
 def problems(machine: Machine, answer: PrepareResponse) -> list[str]:
     """Everything that is wrong with the answer to Prepare."""
-    return [*_endpoints(answer), *_launch(machine, answer)]
+    return [*_endpoints(machine, answer), *_launch(machine, answer)]
 
 
-def _endpoints(answer: PrepareResponse) -> Iterator[str]:
+def _endpoints(machine: Machine, answer: PrepareResponse) -> Iterator[str]:
     seen: set[str] = set()
     for endpoint in answer.endpoints:
         where = f"endpoint {endpoint.id!r}"
@@ -31,8 +31,8 @@ def _endpoints(answer: PrepareResponse) -> Iterator[str]:
         if endpoint.purpose == Endpoint.PURPOSE_STOP and not endpoint.stop_script.request:
             yield f"{where}: a stop endpoint needs a script"
     for handle in answer.driver_handles:
-        if handle not in seen:
-            yield f"driver_handles names {handle!r}, which is no endpoint"
+        if handle not in seen | set(handles(machine)):
+            yield f"driver_handles names {handle!r}, which is neither a handle nor an endpoint"
 
 
 def _launch(machine: Machine, answer: PrepareResponse) -> Iterator[str]:
@@ -43,16 +43,22 @@ def _launch(machine: Machine, answer: PrepareResponse) -> Iterator[str]:
         if launch.argv:
             yield "a mode without a process of ours has an argv"
         return
-    known = set(handles(machine)) | {e.id for e in answer.endpoints if e.WhichOneof("location") == "listen_descriptor"}
+    known = set(handles(machine)) | {endpoint.id for endpoint in answer.endpoints if _number(endpoint)}
     yield from _command("the VMM", launch.argv, launch.env, launch.descriptors, known)
     for helper in launch.helpers:
         if helper.on_exit == Helper.ON_EXIT_UNSPECIFIED:
             yield f"helper {helper.name!r}: on_exit is not stated"
         yield from _command(f"helper {helper.name!r}", helper.argv, helper.env, helper.descriptors, known)
     for endpoint in answer.endpoints:
+        number = _number(endpoint)
         slots = {slot.number for slot in launch.descriptors if slot.handle == endpoint.id}
-        if endpoint.WhichOneof("location") == "listen_descriptor" and endpoint.listen_descriptor not in slots:
-            yield f"endpoint {endpoint.id!r}: its descriptor {endpoint.listen_descriptor} is not in the launch plan"
+        if number and number not in slots:
+            yield f"endpoint {endpoint.id!r}: its descriptor {number} is not in the launch plan"
+
+
+def _number(endpoint: Endpoint) -> int:
+    """The descriptor number of an endpoint that has one, else 0."""
+    return endpoint.listen_descriptor or endpoint.output_descriptor or endpoint.pair_descriptor
 
 
 def _command(

@@ -331,12 +331,14 @@ class Nic(_message.Message):
     def __init__(self, id: _Optional[str] = ..., model: _Optional[_Union[Nic.Model, str]] = ..., mac: _Optional[str] = ..., mtu: _Optional[int] = ..., link_down: _Optional[bool] = ..., queues: _Optional[int] = ..., pci_address: _Optional[str] = ..., acpi_index: _Optional[int] = ..., tap: _Optional[_Union[TapBackend, _Mapping]] = ..., user: _Optional[_Union[UserBackend, _Mapping]] = ..., vhost_user: _Optional[_Union[VhostUserBackend, _Mapping]] = ..., pci: _Optional[_Union[PciBackend, _Mapping]] = ..., boot_file: _Optional[str] = ...) -> None: ...
 
 class TapBackend(_message.Message):
-    __slots__ = ("handles", "vhost_handles")
+    __slots__ = ("handles", "vhost_handles", "plain")
     HANDLES_FIELD_NUMBER: _ClassVar[int]
     VHOST_HANDLES_FIELD_NUMBER: _ClassVar[int]
+    PLAIN_FIELD_NUMBER: _ClassVar[int]
     handles: _containers.RepeatedScalarFieldContainer[str]
     vhost_handles: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, handles: _Optional[_Iterable[str]] = ..., vhost_handles: _Optional[_Iterable[str]] = ...) -> None: ...
+    plain: bool
+    def __init__(self, handles: _Optional[_Iterable[str]] = ..., vhost_handles: _Optional[_Iterable[str]] = ..., plain: _Optional[bool] = ...) -> None: ...
 
 class UserBackend(_message.Message):
     __slots__ = ("network", "hostname", "forwards", "dns_search")
