@@ -15,13 +15,23 @@ from anyvisor.controller.vm.world import VmWorld
 
 def replay(case: Json) -> list[str]:
     """The differences between the recorded outcome and ours; empty when they are equal."""
+    world = world_of(case)
+    if world is None:
+        return ["the case has no VirtualMachine of its name"]
+    vm, vmi = world.vm, world.vmi
+    outcome = reconcile_vm(world)
+    owned = vmi is not None and (controller_of(vmi) or {}).get("uid", uid(vm)) == uid(vm)
+    return _compare(case["expect"], outcome, vm, vmi if owned else None)
+
+
+def world_of(case: Json) -> VmWorld | None:
+    """The world that a case tells of; None where its VM does not exist."""
     vm = worlds.subject(case, "VirtualMachine")
     if vm is None:
-        return ["the case has no VirtualMachine of its name"]
-    vmi = worlds.subject(case, "VirtualMachineInstance")
-    world = VmWorld(
+        return None
+    return VmWorld(
         vm=vm,
-        vmi=vmi,
+        vmi=worlds.subject(case, "VirtualMachineInstance"),
         now=worlds.NOW,
         jitter=lambda _: 0,
         revisions=worlds.by_name(worlds.of_kind(case, "ControllerRevision")),
@@ -29,9 +39,6 @@ def replay(case: Json) -> list[str]:
         claims=worlds.by_name(worlds.of_kind(case, "PersistentVolumeClaim")),
         settings=Settings(case["in"].get("config") or {}),
     )
-    outcome = reconcile_vm(world)
-    owned = vmi is not None and (controller_of(vmi) or {}).get("uid", uid(vm)) == uid(vm)
-    return _compare(case["expect"], outcome, vm, vmi if owned else None)
 
 
 def _compare(want: Json, outcome: Outcome, vm: Json, vmi: Json | None) -> list[str]:

@@ -37,11 +37,10 @@ HELPER_VOLUMES = {
 def replay(case: Json) -> list[str]:
     """The differences between the recorded outcome and ours; empty when they are equal."""
     want = case["expect"]
-    vmi = worlds.subject(case, "VirtualMachineInstance")
-    if vmi is None:
+    world = world_of(case)
+    if world is None:
         asked = bool(want.get("created") or want.get("changed") or want.get("deleted"))
         return ["the case has no instance of its name, but asks for writes"] if asked else []
-    world = _world(case, vmi)
     outcome = reconcile_vmi(world)
     found = worlds.differences(sorted(want["events"]), worlds.events(outcome), "events")
     found += worlds.differences("error" in want, outcome.problem is not None, "error")
@@ -50,7 +49,11 @@ def replay(case: Json) -> list[str]:
     return found + _changed(want.get("changed", {}), outcome, case)
 
 
-def _world(case: Json, vmi: Json) -> VmiWorld:
+def world_of(case: Json) -> VmiWorld | None:
+    """The world that a case tells of; None where its instance does not exist."""
+    vmi = worlds.subject(case, "VirtualMachineInstance")
+    if vmi is None:
+        return None
     settings = Settings(case["in"].get("config") or {})
     owner = controller_of(vmi) or {}
     vms = worlds.by_name(worlds.of_kind(case, "VirtualMachine"))

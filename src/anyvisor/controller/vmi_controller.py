@@ -146,11 +146,10 @@ class VmiController:
         attachments = [pod for launcher in launchers for pod in index(sources.pods, OWNER, uid(launcher))]
         owner = controller_of(vmi)
         claims = self._claims(vmi)
-        fleet = self._fleet()
         return VmiWorld(
             vmi=vmi,
             now=datetime.now(UTC),
-            plan=lambda wanted: plan_instance(wanted, fleet),
+            plan=lambda wanted: plan_instance(wanted, self._fleet()),
             pods=[*launchers, *attachments],
             owner=get(sources.vms, space, str(owner.get("name", ""))) if owner is not None else None,
             data_volumes=self._data_volumes(space, claims),
