@@ -7,15 +7,15 @@ from typing import Final
 import msgspec
 
 from anyvisor.api.meta import Json, text_at
-from anyvisor.gateway.answers import JSON, Decision, bad_request, internal, text
+from anyvisor.gateway.answers import JSON, VMI, Decision, bad_request, conflict, failure, internal, text
 
 MESSAGE_LIMIT: Final = 1024
 """Characters of a foreign message that are passed on."""
 PICTURES: Final = "image/png"
 
 
-def relay(decision: Decision, status: int, body: bytes, content_type: str = "") -> Decision:
-    """Answer with what the agent said: its object for a question, its failure for either."""
+def relay(decision: Decision, status: int, body: bytes, content_type: str = "", name: str = "") -> Decision:
+    """Answer with what the agent said: its object for a question, its failure for either; `name` is the VMI's."""
     assert decision.agent is not None
     question = decision.agent.method == "GET"
     if 200 <= status < 300:
@@ -27,6 +27,10 @@ def relay(decision: Decision, status: int, body: bytes, content_type: str = "") 
     match status:
         case 501:
             return bad_request(message or "the hypervisor of this machine cannot do that").decision
+        case 409:
+            return conflict(VMI, name, message or "the machine is not in a state for that").decision
+        case 503 | 504:
+            return failure(503, "ServiceUnavailable", message or "the driver does not answer; try again")
         case _:
             return internal(why).decision
 

@@ -159,7 +159,7 @@ class Gateway:
             )
         except AgentError as error:
             return unreachable(decision, str(error)), b""
-        answer = relay(decision, status, body, kind)
+        answer = relay(decision, status, body, kind, call.name)
         return answer, body if answer.content_type == PICTURES else b""
 
     async def _world(self, call: Call) -> World:

@@ -130,7 +130,12 @@ async def test_what_the_guest_tells_is_passed_on(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "status", "says"),
-    [((500, b"agent says no"), 500, "agent says no"), ((501, b'{"message":"cannot pause"}'), 400, "cannot pause")],
+    [
+        ((500, b"agent says no"), 500, "agent says no"),
+        ((501, b'{"message":"cannot pause"}'), 400, "cannot pause"),
+        ((409, b'{"message":"is paused"}'), 409, "is paused"),
+        ((503, b""), 503, "try again"),
+    ],
 )
 async def test_the_agents_refusal_has_its_words(
     bench: Bench, answer: tuple[int, bytes], status: int, says: str
