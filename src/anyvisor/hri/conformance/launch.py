@@ -23,6 +23,9 @@ def _endpoints(machine: Machine, answer: PrepareResponse) -> Iterator[str]:
         seen.add(endpoint.id)
         if endpoint.purpose == Endpoint.PURPOSE_UNSPECIFIED or not endpoint.protocol:
             yield f"{where}: has no purpose or no protocol"
+        other = endpoint.shared_with
+        if other and other not in {one.id for one in answer.endpoints}:
+            yield f"{where}: is served with {other!r}, which is no endpoint"
         if endpoint.WhichOneof("location") is None:
             yield f"{where}: has no location"
         path = endpoint.vmm_path
@@ -58,7 +61,7 @@ def _launch(machine: Machine, answer: PrepareResponse) -> Iterator[str]:
 
 def _number(endpoint: Endpoint) -> int:
     """The descriptor number of an endpoint that has one, else 0."""
-    return endpoint.listen_descriptor or endpoint.output_descriptor or endpoint.pair_descriptor
+    return endpoint.listen_descriptor or endpoint.pair_descriptor
 
 
 def _command(

@@ -91,7 +91,7 @@ ACCELERATOR_EMULATION: Accelerator
 ACCELERATOR_NONE: Accelerator
 
 class Endpoint(_message.Message):
-    __slots__ = ("id", "purpose", "protocol", "protocol_version", "exclusive", "socket", "listen_descriptor", "vmm_path", "shared_with", "device_id", "stop_script", "reader_logs")
+    __slots__ = ("id", "purpose", "protocol", "protocol_version", "exclusive", "socket", "listen_descriptor", "vmm_path", "shared_with", "pair_descriptor", "device_id", "stop_script", "reader_logs")
     class Purpose(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PURPOSE_UNSPECIFIED: _ClassVar[Endpoint.Purpose]
@@ -129,6 +129,7 @@ class Endpoint(_message.Message):
     LISTEN_DESCRIPTOR_FIELD_NUMBER: _ClassVar[int]
     VMM_PATH_FIELD_NUMBER: _ClassVar[int]
     SHARED_WITH_FIELD_NUMBER: _ClassVar[int]
+    PAIR_DESCRIPTOR_FIELD_NUMBER: _ClassVar[int]
     DEVICE_ID_FIELD_NUMBER: _ClassVar[int]
     STOP_SCRIPT_FIELD_NUMBER: _ClassVar[int]
     READER_LOGS_FIELD_NUMBER: _ClassVar[int]
@@ -141,10 +142,11 @@ class Endpoint(_message.Message):
     listen_descriptor: int
     vmm_path: str
     shared_with: str
+    pair_descriptor: int
     device_id: str
     stop_script: StopScript
     reader_logs: bool
-    def __init__(self, id: _Optional[str] = ..., purpose: _Optional[_Union[Endpoint.Purpose, str]] = ..., protocol: _Optional[str] = ..., protocol_version: _Optional[str] = ..., exclusive: _Optional[bool] = ..., socket: _Optional[_Union[Endpoint.Socket, str]] = ..., listen_descriptor: _Optional[int] = ..., vmm_path: _Optional[str] = ..., shared_with: _Optional[str] = ..., device_id: _Optional[str] = ..., stop_script: _Optional[_Union[StopScript, _Mapping]] = ..., reader_logs: _Optional[bool] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., purpose: _Optional[_Union[Endpoint.Purpose, str]] = ..., protocol: _Optional[str] = ..., protocol_version: _Optional[str] = ..., exclusive: _Optional[bool] = ..., socket: _Optional[_Union[Endpoint.Socket, str]] = ..., listen_descriptor: _Optional[int] = ..., vmm_path: _Optional[str] = ..., shared_with: _Optional[str] = ..., pair_descriptor: _Optional[int] = ..., device_id: _Optional[str] = ..., stop_script: _Optional[_Union[StopScript, _Mapping]] = ..., reader_logs: _Optional[bool] = ...) -> None: ...
 
 class StopScript(_message.Message):
     __slots__ = ("request", "finish")
