@@ -62,7 +62,7 @@ def refusal(request: AdmissionRequest, result: AdmissionResult) -> StatusError |
     """Return the error of a result that refuses the request."""
     resource = request.resource
     if result.denied:
-        if result.code == 403:
+        if result.code == 403 and not result.reason:
             return forbidden(resource.group, resource.plural, request.name, result.denied)
         details: Json = {"causes": [cause.to_json() for cause in result.causes]} if result.causes else {}
         return StatusError(result.code, result.reason or "Forbidden", result.denied, details)

@@ -35,6 +35,7 @@ from anyvisor.embedded.apiserver.state import Collection, State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.store import Store
 from anyvisor.embedded.apiserver.tokens import AUDIENCE, Tokens, identity_of, load_key
+from anyvisor.embedded.apiserver.webhooks import Webhooks
 from anyvisor.embedded.apiserver.writes import Call, Writer, now_text, to_stored
 
 Json = dict[str, Any]
@@ -66,7 +67,9 @@ class ApiServer:
             if resource.selectable and resource.store:
                 self._state.register_fields(resource.store, resource.read_fields)
         self._authorizer = Authorizer(self._state)
-        self._writer = Writer(self._state, [*config.admission, EscalationCheck(self._authorizer)])
+        self._webhooks = [Webhooks(self._state, "mutating"), Webhooks(self._state, "validating")]
+        plugins = [*config.admission, EscalationCheck(self._authorizer), *self._webhooks]
+        self._writer = Writer(self._state, plugins)
         self._controllers = Controllers(self._state, self._registry, self._writer)
         self._state.load()
         self._controllers.load()
@@ -100,6 +103,8 @@ class ApiServer:
         assert self._main is not None
         self._main.cancel()
         await self._tasks.__aexit__(None, None, None)
+        for webhooks in self._webhooks:
+            await webhooks.close()
         await self._state.close()
 
     async def serve(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
