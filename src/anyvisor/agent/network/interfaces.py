@@ -1,0 +1,207 @@
+"""What a VMI says about its network, read once. Pure."""
+
+import hashlib
+import ipaddress
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final
+
+from anyvisor.api.meta import Json, controller_of, list_at, name, object_at, text_at, uid
+from anyvisor.hri.v1.machine_spec_pb2 import Nic
+
+DEFAULT_NETWORK: Final = "10.0.2.0/24"
+"""The guest's own network behind the translation, the same for every guest (KubeVirt's default)."""
+MIN_ADDRESSES: Final = 8
+MAX_QUEUES: Final = 16
+MODELS: Final = {
+    "": Nic.MODEL_VIRTIO,
+    "virtio": Nic.MODEL_VIRTIO,
+    "e1000": Nic.MODEL_E1000,
+    "e1000e": Nic.MODEL_E1000E,
+    "igb": Nic.MODEL_IGB,
+    "ne2k_pci": Nic.MODEL_NE2K_PCI,
+    "pcnet": Nic.MODEL_PCNET,
+    "rtl8139": Nic.MODEL_RTL8139,
+}
+_MAC: Final = re.compile(r"[0-9a-f]{2}([:-][0-9a-f]{2}){5}")
+
+
+class NetworkError(Exception):
+    """A machine's network cannot be opened.
+
+    `field` is the path in the VMI's spec; `reason` a CamelCase word for conditions and events; `retry` tells whether
+    waiting may help.
+    """
+
+    def __init__(self, field: str, reason: str, message: str, *, retry: bool) -> None:
+        super().__init__(message)
+        self.field, self.reason, self.retry = field, reason, retry
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of the pod's address that reaches the guest."""
+
+    protocol: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DhcpExtras:
+    """What DHCP tells the guest beside its address."""
+
+    boot_file: str = ""
+    tftp_server: str = ""
+    ntp_servers: tuple[IPv4Address, ...] = ()
+    private: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One interface on the pod network, behind address translation."""
+
+    name: str
+    model: Nic.Model
+    mac: str
+    network: IPv4Network
+    ports: tuple[Port, ...] = ()
+    """Empty = all."""
+    queues: int = 1
+    link_down: bool = False
+    pci_address: str = ""
+    acpi_index: int = 0
+    dhcp: DhcpExtras = DhcpExtras()
+
+    @property
+    def gateway(self) -> IPv4Address:
+        """Our end."""
+        return self.network[1]
+
+    @property
+    def guest(self) -> IPv4Address:
+        """The guest's address."""
+        return self.network[2]
+
+
+def read(vmi: Json) -> list[Interface]:
+    """The interfaces that the guest gets; raises NetworkError for one that cannot be served."""
+    networks = {str(network.get("name")): network for network in list_at(vmi, "spec", "networks")}
+    found: list[Interface] = []
+    for index, interface in enumerate(list_at(vmi, "spec", "domain", "devices", "interfaces")):
+        if interface.get("state") == "absent":
+            continue
+        at = f"spec.domain.devices.interfaces[{index}]"
+        network = networks.get(str(interface.get("name")))
+        if network is None or "pod" not in network:
+            raise NetworkError(at, "NetworkNotSupported", "only the pod network is served: use `pod: {}`", retry=False)
+        if "masquerade" not in interface:
+            raise NetworkError(
+                at, "BindingNotSupported", "only the masquerade binding is served: use `masquerade: {}`", retry=False
+            )
+        if found:
+            raise NetworkError(
+                at, "NetworkNotSupported", "a guest has one interface on the pod network; take one away", retry=False
+            )
+        found.append(_interface(vmi, interface, network, at))
+    return found
+
+
+def _interface(vmi: Json, interface: Json, network: Json, at: str) -> Interface:
+    model = str(interface.get("model") or "")
+    if model not in MODELS:
+        raise NetworkError(
+            f"{at}.model", "ModelNotSupported", f"there is no model {model!r}; use virtio or e1000e", retry=False
+        )
+    return Interface(
+        name=str(interface["name"]),
+        model=MODELS[model],
+        mac=mac_address(vmi, interface, at),
+        network=_network(network, at),
+        ports=_ports(interface, at),
+        queues=_queues(vmi) if MODELS[model] == Nic.MODEL_VIRTIO else 1,
+        link_down=interface.get("state") == "down",
+        pci_address=str(interface.get("pciAddress") or ""),
+        acpi_index=int(interface.get("acpiIndex") or 0),
+        dhcp=_dhcp_extras(interface, at),
+    )
+
+
+def mac_address(vmi: Json, interface: Json, at: str) -> str:
+    """The address that the spec names, else one that is always the same for this VM and interface."""
+    wanted = str(interface.get("macAddress") or "").lower()
+    if wanted:
+        if not _MAC.fullmatch(wanted):
+            raise NetworkError(
+                f"{at}.macAddress",
+                "MacAddressInvalid",
+                f"{wanted!r} is no MAC address; write 6 bytes, such as 02:00:00:12:34:56",
+                retry=False,
+            )
+        return wanted.replace("-", ":")
+    owner = str((controller_of(vmi) or {}).get("uid") or uid(vmi))
+    digest = hashlib.sha256(f"{owner}/{interface.get('name')}".encode()).digest()
+    return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))  # locally administered, unicast
+
+
+def _network(network: Json, at: str) -> IPv4Network:
+    text = text_at(network, "pod", "vmNetworkCIDR") or DEFAULT_NETWORK
+    try:
+        parsed = ipaddress.IPv4Network(text, strict=False)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.num_addresses < MIN_ADDRESSES:
+        raise NetworkError(
+            at, "NetworkInvalid", f"vmNetworkCIDR {text!r} is no IPv4 network of at least 8 addresses", retry=False
+        )
+    return parsed
+
+
+def _ports(interface: Json, at: str) -> tuple[Port, ...]:
+    found: list[Port] = []
+    for index, port in enumerate(interface.get("ports") or ()):
+        protocol = str(port.get("protocol") or "TCP").lower()
+        number = int(port.get("port") or 0)
+        if protocol not in ("tcp", "udp", "sctp") or not 0 < number < 1 << 16:
+            raise NetworkError(
+                f"{at}.ports[{index}]",
+                "PortInvalid",
+                "a port is a number from 1 to 65535, by TCP, UDP or SCTP",
+                retry=False,
+            )
+        found.append(Port(protocol, number))
+    return tuple(found)
+
+
+def _queues(vmi: Json) -> int:
+    if not object_at(vmi, "spec", "domain", "devices").get("networkInterfaceMultiqueue"):
+        return 1
+    cpu = object_at(vmi, "spec", "domain", "cpu")
+    vcpus = 1
+    for part in ("sockets", "cores", "threads"):
+        vcpus *= int(cpu.get(part) or 1)
+    return min(vcpus, MAX_QUEUES)
+
+
+def _dhcp_extras(interface: Json, at: str) -> DhcpExtras:
+    options = object_at(interface, "dhcpOptions")
+    try:
+        servers = tuple(IPv4Address(str(server)) for server in options.get("ntpServers") or ())
+    except ValueError as error:
+        raise NetworkError(
+            f"{at}.dhcpOptions.ntpServers", "DhcpOptionsInvalid", f"an IPv4 address is needed: {error}", retry=False
+        ) from error
+    return DhcpExtras(
+        boot_file=str(options.get("bootFileName") or ""),
+        tftp_server=str(options.get("tftpServerName") or ""),
+        ntp_servers=servers,
+        private=tuple(
+            (int(option.get("option") or 0), str(option.get("value") or ""))
+            for option in options.get("privateOptions") or ()
+        ),
+    )
+
+
+def hostname(vmi: Json) -> str:
+    """What the guest is called."""
+    return text_at(vmi, "spec", "hostname") or name(vmi)

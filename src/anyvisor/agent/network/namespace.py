@@ -1,0 +1,169 @@
+"""Work inside a pod's network namespace, in a thread that ends with the work.
+
+A thread of a pool must never be left in another namespace, so each piece of work gets a thread of its own. A child
+process that the work starts is in the namespace, too.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_CLONE_NEWNET: Final = 0x40000000
+_TUNSETIFF: Final = 0x400454CA
+_IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR, _IFF_MULTI_QUEUE = 0x0002, 0x1000, 0x4000, 0x0100
+_SIOCGIFMTU: Final = 0x8921
+_IFREQ: Final = struct.Struct("16sH22x")
+COMMAND_SECONDS: Final = 20.0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class CommandError(Exception):
+    """`ip` or `nft` refused; the message is its own, with what it was told."""
+
+
+async def inside(netns: int, work: Callable[[], T], undo: Callable[[T], None] = lambda _: None) -> T:
+    """Run `work` in the namespace of the descriptor, in a thread of its own.
+
+    A thread cannot be called back: when the caller is cancelled meanwhile, `undo` gets what the work brought.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+    own = os.dup(netns)
+
+    def run() -> None:
+        try:
+            _enter(own)
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+            _tell(loop, partial(_fail, done, error))
+        else:
+            _tell(loop, partial(_succeed, done, result))
+        finally:
+            os.close(own)
+
+    threading.Thread(target=run, name="netns", daemon=True).start()
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        done.add_done_callback(partial(_discard, undo))
+        raise
+
+
+def _discard(undo: Callable[[T], None], done: asyncio.Future[T]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        undo(done.result())
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+        loop.call_soon_threadsafe(callback)
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _succeed(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _enter(netns: int) -> None:
+    if _libc.setns(netns, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"the pod's network namespace cannot be entered: {os.strerror(number)}")
+
+
+def run_ip(batch: str) -> None:
+    """`ip -batch`; the first failing line ends it."""
+    _run(["ip", "-batch", "-"], batch)
+
+
+def run_nft(ruleset: str) -> None:
+    """`nft -f -`: all of it, or nothing."""
+    _run(["nft", "-f", "-"], ruleset)
+
+
+def _run(command: list[str], text: str) -> None:
+    environment = {"PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=COMMAND_SECONDS, env=environment, check=False
+        )
+    except FileNotFoundError as error:
+        raise CommandError(f"{command[0]} is not installed (Debian: apt-get install iproute2 nftables)") from error
+    except subprocess.TimeoutExpired as error:
+        raise CommandError(f"{command[0]} did not end within {COMMAND_SECONDS:g} s") from error
+    if done.returncode:
+        raise CommandError(f"{command[0]}: {done.stderr.strip()[:1000]}")
+
+
+def set_forwarding() -> None:
+    """Let the namespace pass packets on (/proc/sys/net shows the namespace of the thread that opens it)."""
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+
+
+def open_tap(name: str, queues: int) -> list[int]:
+    """A tap device of that name, one descriptor for each queue. It vanishes with the last of them."""
+    flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR | (_IFF_MULTI_QUEUE if queues > 1 else 0)
+    request = _IFREQ.pack(name.encode(), flags)
+    descriptors: list[int] = []
+    try:
+        for _ in range(queues):
+            descriptors.append(os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+            fcntl.ioctl(descriptors[-1], _TUNSETIFF, request)
+    except BaseException:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+    return descriptors
+
+
+def mtu_of(interface: str) -> int:
+    """The MTU of an interface."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        answer = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16si12x", interface.encode(), 0))
+    return struct.unpack("16si12x", answer)[1]
+
+
+def dhcp_socket(interface: str) -> socket.socket:
+    """A UDP socket on port 67 of one interface."""
+    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        opened.bind(("0.0.0.0", 67))
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def dns_sockets(address: str) -> tuple[socket.socket, socket.socket]:
+    """A UDP and a listening TCP socket on port 53 of an address."""
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        for each in (udp, tcp):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            each.bind((address, 53))
+        tcp.listen(16)
+    except BaseException:
+        udp.close()
+        tcp.close()
+        raise
+    return udp, tcp
