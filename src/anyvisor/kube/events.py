@@ -30,6 +30,10 @@ V = TypeVar("V")
 
 MESSAGE_LIMIT = 1024
 """Characters; the API's limit for an event's message."""
+NAME_LIMIT = 253 - 17
+"""Characters of the object's name in that of the event, which may have 253 with its hash."""
+_NAME_BYTES = 253 - 17
+"""What an object's name may take of its event's."""
 KNOWN = 4096
 """Objects and events that are remembered."""
 PENDING = 1024
@@ -91,7 +95,7 @@ class EventKey:
     def name(self, component: str) -> str:
         """Return the event's name; the same in every process, so that a restart goes on counting."""
         text = "\0".join((component, self.reference.uid, self.kind, self.reason, self.message))
-        return f"{self.reference.name}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return f"{self.reference.name[:NAME_LIMIT].rstrip('-.')}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 @dataclass(slots=True)

@@ -46,6 +46,13 @@ async def test_a_namespace_that_is_gone_does_not_stop_the_recorder(server: FakeS
     assert [event["reason"] for event in server.objects["events"].values()] == ["Second"]
 
 
+def test_an_event_on_a_long_name_has_a_name_that_is_accepted() -> None:
+    long = Reference("v1", "Pod", "default", "a" * 235 + "." + "b" * 17, "uid")
+    name = EventKey(long, EventKind.NORMAL, "R", "m").name("c")
+    assert len(name) <= 253
+    assert ".." not in name
+
+
 def test_floods_are_folded() -> None:
     flood = FloodFilter()
     kept = [flood.admit(key(f"m{number:02}"), 0.0) for number in range(SIMILAR + 3)]
