@@ -176,7 +176,7 @@ def tiny_vm(name: str, strategy: str = "Always", **domain: Any) -> dict[str, Any
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
         "metadata": {"name": name},
-        "spec": {"runStrategy": strategy, "template": {"metadata": {"labels": {"app": name}}, "spec": spec}},
+        "spec": {"runStrategy": strategy, "template": {"metadata": {"labels": {"app": name[:63]}}, "spec": spec}},
     }
 
 

@@ -44,7 +44,7 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
             label = f"driver-{driver}-{name}"
             components.append(Component(label, run_driver, instance.log(label)))
     try:
-        zygote.serve(components, instance.zygote_socket, lambda: None)
+        zygote.serve(components, instance.zygote_socket, lambda: None, [lock])
     finally:
         _clear_run_dir(instance)
         os.close(lock)

@@ -6,6 +6,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ def start(instance: Instance, nodes: int, drivers: Sequence[str]) -> bool:
     """
     if status(instance) is not None:
         return False
-    os.close(lock_instance(instance))
+    _wait_for_end_of_former(instance)
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -38,6 +39,20 @@ def start(instance: Instance, nodes: int, drivers: Sequence[str]) -> bool:
     finally:
         os.close(reader)
         os.waitpid(pid, 0)
+
+
+def _wait_for_end_of_former(instance: Instance) -> None:
+    """A zygote that was killed or is being stopped holds the instance for a moment more."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    while True:
+        try:
+            os.close(lock_instance(instance))
+        except InstanceError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _become_zygote(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> None:

@@ -57,15 +57,21 @@ class _Child:
 class _Server:
     children: list[_Child]
     listener: socket.socket
+    private: Sequence[int] = ()
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     since: float = field(default_factory=time.monotonic)
     stopping: bool = False
 
 
-def serve(components: Sequence[Component], socket_path: Path, ready: Callable[[], None]) -> None:
-    """Fork `components`, answer requests at `socket_path`, and return when told to stop."""
+def serve(
+    components: Sequence[Component], socket_path: Path, ready: Callable[[], None], private: Sequence[int] = ()
+) -> None:
+    """Fork `components`, answer requests at `socket_path`, and return when told to stop.
+
+    `private` descriptors are the zygote's alone and closed in what it forks.
+    """
     listener = _listen(socket_path)
-    server = _Server([_Child(component) for component in components], listener)
+    server = _Server([_Child(component) for component in components], listener, private)
     wakeup, signalled = socket.socketpair()
     for end in (wakeup, signalled):
         end.setblocking(False)
@@ -187,6 +193,8 @@ def _leave_zygote(server: _Server) -> None:
         signal.signal(number, signal.SIG_DFL)
     server.selector.close()
     server.listener.close()
+    for descriptor in server.private:
+        os.close(descriptor)
 
 
 def _redirect(log: int) -> None:
