@@ -32,8 +32,6 @@ MESSAGE_LIMIT = 1024
 """Characters; the API's limit for an event's message."""
 NAME_LIMIT = 253 - 17
 """Characters of the object's name in that of the event, which may have 253 with its hash."""
-_NAME_BYTES = 253 - 17
-"""What an object's name may take of its event's."""
 KNOWN = 4096
 """Objects and events that are remembered."""
 PENDING = 1024
