@@ -1,5 +1,6 @@
 """What the zygote runs: which components an instance has, and what each of them does first."""
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -9,6 +10,7 @@ from importlib import import_module
 
 from anyvisor.embedded import control, driver_process, node, pki, zygote
 from anyvisor.embedded.instance import Instance, InstanceError, lock_instance, record_port
+from anyvisor.embedded.podnetwork import pod_networks
 from anyvisor.embedded.zygote import Component
 
 _BACKLOG = 1024
@@ -51,7 +53,10 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
 
 
 def _clear_run_dir(instance: Instance) -> None:
-    """Remove our own sockets, and the directories that no launcher needs any more."""
+    """Remove our own sockets, and what no launcher needs any more: directories, and the pods' network."""
+    networks = pod_networks(instance)
+    if networks is not None and not any(instance.run_dir.glob("nodes/*/pods/*")):
+        asyncio.run(networks.clean_up())
     for path in instance.run_dir.glob("nodes/*/**/*.sock"):
         if "pods" not in path.relative_to(instance.run_dir).parts:
             path.unlink(missing_ok=True)

@@ -11,12 +11,13 @@ import uvloop
 
 from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.main import AgentConfig, run_agent
+from anyvisor.agent.network.attach import attach
 from anyvisor.embedded import driver_process
 from anyvisor.embedded.drivers import load
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
 from anyvisor.embedded.instance import Instance
-from anyvisor.embedded.nodenetwork import attach, pod_networks
+from anyvisor.embedded.podnetwork import pod_networks
 from anyvisor.embedded.podrunner.launch import by_zygote
 from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
 from anyvisor.kube.client import Client
