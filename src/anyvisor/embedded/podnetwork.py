@@ -27,6 +27,7 @@ NAMESPACES: Final = Path("/run/netns")
 POOL: Final = IPv4Network("10.64.0.0/10")
 """Where instances take their networks from; away from the ranges that cluster tools take by default."""
 PREFIX: Final = 22
+BRIDGE: Final = "avb"
 FORWARDING: Final = "/proc/sys/net/ipv4/conf/{}/forwarding"
 _NEEDED: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
 
@@ -43,12 +44,10 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class Books(msgspec.Struct, frozen=True, rename="camel"):
-    """What must be known to undo everything."""
+    """Which network the instance has, and which pod has which of its addresses."""
 
     network: str = ""
     pods: dict[str, Pod] = {}
-    opened: tuple[str, ...] = ()
-    """Interfaces of the host on which forwarding was off before."""
 
 
 # Names and texts: pure
@@ -56,7 +55,7 @@ class Books(msgspec.Struct, frozen=True, rename="camel"):
 
 def bridge_name(instance: str) -> str:
     """The instance's bridge."""
-    return f"avb{instance[:8]}"
+    return f"{BRIDGE}{instance[:8]}"
 
 
 def pod_name(instance: str, pod_uid: str) -> str:
@@ -182,6 +181,8 @@ class BridgedPods:
 
     def __init__(self, instance: str, file: Path) -> None:
         self._instance, self._file = instance, file
+        self._opened = file.parent.parent / "forwarding"
+        """A file for each interface of the host on which forwarding was off before the first instance came."""
 
     async def create(self, pod_uid: str) -> str:
         """Make the pod's namespace, or find it again; the pod's address. Raises PodNetworkError."""
@@ -227,7 +228,7 @@ class BridgedPods:
                 self._write(books, pod_uid, None)
 
     def _clean_up(self) -> None:
-        with self._locked() as books, _reported():
+        with self._locked(), _reported():
             for name in _namespaces(self._instance):
                 _remove_namespace(name)
             name = bridge_name(self._instance)
@@ -235,9 +236,7 @@ class BridgedPods:
                 run_ip(f"link delete {name}\n")
             table = table_name(self._instance)
             run_nft(f"table ip {table}\ndelete table ip {table}\n")
-            for interface in books.opened:
-                with contextlib.suppress(OSError):
-                    Path(FORWARDING.format(interface)).write_text("0")
+            self._close_forwarding()
             self._file.unlink(missing_ok=True)
 
     def _with_bridge(self, books: Books) -> tuple[Books, IPv4Network]:
@@ -249,14 +248,33 @@ class BridgedPods:
             if not any(name == pod_name(self._instance, uid) for uid in books.pods):
                 _remove_namespace(name)
         network = IPv4Network(books.network) if books.network else choose_network(self._instance, _routes())
-        uplinks = [name for name in _uplinks() if Path(FORWARDING.format(name)).read_text().strip() == "0"]
-        books = msgspec.structs.replace(books, network=str(network), opened=tuple(sorted({*books.opened, *uplinks})))
+        books = msgspec.structs.replace(books, network=str(network))
         self._store(books)
         run_ip(bridge_batch(self._instance, network, exists=exists))
         run_nft(masquerade(self._instance, network))
-        for name in (bridge_name(self._instance), *uplinks):
-            Path(FORWARDING.format(name)).write_text("1")
+        self._open_forwarding()
         return books, network
+
+    def _open_forwarding(self) -> None:
+        """Let the host pass packets on between its interfaces and ours; noted first, so that it can be undone."""
+        Path(FORWARDING.format(bridge_name(self._instance))).write_text("1")
+        for name in _interfaces():
+            setting = Path(FORWARDING.format(name))
+            if not name.startswith(BRIDGE) and setting.read_text().strip() == "0":
+                self._opened.mkdir(parents=True, exist_ok=True)
+                (self._opened / name).touch()
+                setting.write_text("1")
+
+    def _close_forwarding(self) -> None:
+        """Undo it, unless another instance still needs it."""
+        others = any(name.startswith(BRIDGE) for name in os.listdir("/sys/class/net"))
+        if others or not self._opened.is_dir():
+            return
+        for marker in self._opened.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                Path(FORWARDING.format(marker.name)).write_text("0")
+            marker.unlink()
+        self._opened.rmdir()
 
     def _remove_pod(self, pod_uid: str) -> None:
         _remove_namespace(pod_name(self._instance, pod_uid))
@@ -341,15 +359,15 @@ def _routes() -> list[IPv4Network]:
     return found
 
 
-def _uplinks() -> list[str]:
-    """The interfaces of the default routes."""
-    names = {str(route.get("dev")) for route in _ip_json("route", "show", "default")}
+def _interfaces(*selector: str) -> list[str]:
+    """The interfaces that routes of the host's main table use."""
+    names = {str(route.get("dev")) for route in _ip_json("route", "show", *selector)}
     return sorted(name for name in names if _exists(name))
 
 
 def _uplink_mtu() -> int:
     """The smallest MTU on the way out, so that a guest's packets need no splitting."""
-    sizes = [int(Path("/sys/class/net", name, "mtu").read_text()) for name in _uplinks()]
+    sizes = [int(Path("/sys/class/net", name, "mtu").read_text()) for name in _interfaces("default")]
     return min(sizes, default=1500)
 
 

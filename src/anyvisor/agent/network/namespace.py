@@ -89,15 +89,16 @@ def _enter(netns: int) -> None:
 
 def run_ip(batch: str) -> None:
     """`ip -batch`; the first failing line ends it."""
-    _run(["ip", "-batch", "-"], batch)
+    run_tool(["ip", "-batch", "-"], batch)
 
 
 def run_nft(ruleset: str) -> None:
     """`nft -f -`: all of it, or nothing."""
-    _run(["nft", "-f", "-"], ruleset)
+    run_tool(["nft", "-f", "-"], ruleset)
 
 
-def _run(command: list[str], text: str) -> None:
+def run_tool(command: list[str], text: str = "") -> str:
+    """Run `ip` or `nft` with `text` as its input; returns its output. Raises CommandError."""
     environment = {"PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin", "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -109,6 +110,7 @@ def _run(command: list[str], text: str) -> None:
         raise CommandError(f"{command[0]} did not end within {COMMAND_SECONDS:g} s") from error
     if done.returncode:
         raise CommandError(f"{command[0]}: {done.stderr.strip()[:1000]}")
+    return done.stdout
 
 
 def set_forwarding() -> None:
