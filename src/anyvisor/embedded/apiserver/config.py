@@ -47,6 +47,14 @@ class Aggregated:
 
 
 @dataclass(frozen=True, slots=True)
+class FrontProxy:
+    """The client certificate that aggregated backends trust to name users."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
 class ServerConfig:
     """The settings of one server."""
 
@@ -59,6 +67,7 @@ class ServerConfig:
     objects: Sequence[Json] = ()
     """Objects of any kind that are created at start where they are missing (roles, classes)."""
     static_tokens: Mapping[str, Identity] = field(default_factory=dict[str, Identity])
+    front_proxy: FrontProxy | None = None
     pod_log: PodLog | None = None
     evict: Evict | None = None
     git_version: str = "v1.37.0+anyvisor"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anyvisor.embedded.apiserver.config import Aggregated
+from anyvisor.embedded.apiserver.config import AggregatedResource
 from anyvisor.embedded.apiserver.resource import Resource
 
 Json = dict[str, Any]
@@ -175,7 +175,16 @@ def core_versions() -> Json:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
-def aggregated_items(routes: Iterable[Aggregated]) -> list[Json]:
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A group version that somebody else answers, and what it serves."""
+
+    group: str
+    version: str
+    resources: tuple[AggregatedResource, ...]
+
+
+def aggregated_items(routes: Iterable[Route]) -> list[Json]:
     """Return the aggregated discovery of groups that others answer."""
     items: dict[str, Json] = {}
     for route in routes:
@@ -185,29 +194,31 @@ def aggregated_items(routes: Iterable[Aggregated]) -> list[Json]:
     return list(items.values())
 
 
-def _aggregated_tops(route: Aggregated) -> list[Json]:
-    tops: Json = {}
+def _aggregated_tops(route: Route) -> list[Json]:
+    tops: dict[str, Json] = {}
     for item in route.resources:
         name, _, below = item.name.partition("/")
+        kind = {"group": item.group, "version": item.version, "kind": item.kind}
         entry = tops.setdefault(
             name,
             {
                 "resource": name,
-                "responseKind": {"group": "", "version": "", "kind": item.kind if not below else ""},
+                "responseKind": {"group": "", "version": "", "kind": ""},
                 "scope": "Namespaced" if item.namespaced else "Cluster",
                 "singularResource": item.singular,
-                "verbs": list(item.verbs) if not below else [],
+                "verbs": [],
             },
         )
         if below:
-            kind = {"group": item.group, "version": item.version, "kind": item.kind}
             entry.setdefault("subresources", []).append(
                 {"subresource": below, "responseKind": kind, "verbs": list(item.verbs)}
             )
+        else:
+            entry["responseKind"], entry["verbs"] = kind, list(item.verbs)
     return list(tops.values())
 
 
-def aggregated_groups(routes: Iterable[Aggregated]) -> list[Json]:
+def aggregated_groups(routes: Iterable[Route]) -> list[Json]:
     """Return the APIGroups that others answer; the first version of a group is preferred."""
     versions: dict[str, list[str]] = {}
     for route in routes:
@@ -215,13 +226,13 @@ def aggregated_groups(routes: Iterable[Aggregated]) -> list[Json]:
     return [api_group(group, found) for group, found in versions.items()]
 
 
-def aggregated_group(routes: Iterable[Aggregated], group: str) -> Json | None:
+def aggregated_group(routes: Iterable[Route], group: str) -> Json | None:
     """Return the APIGroup of a group that others answer; None when nobody does."""
     found = next((each for each in aggregated_groups(routes) if each["name"] == group), None)
     return {"kind": "APIGroup", "apiVersion": "v1", **found} if found is not None else None
 
 
-def aggregated_resource_list(route: Aggregated) -> Json:
+def aggregated_resource_list(route: Route) -> Json:
     """Return the APIResourceList of a group version that somebody else answers."""
     return {
         "kind": "APIResourceList",

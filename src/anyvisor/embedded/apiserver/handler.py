@@ -12,8 +12,10 @@ from typing import Any
 from anyvisor.embedded.apiserver import discovery, openapi_v2
 from anyvisor.embedded.apiserver import status as st
 from anyvisor.embedded.apiserver.actions import Actions
+from anyvisor.embedded.apiserver.aggregator import Aggregator
 from anyvisor.embedded.apiserver.codec import encode_json
 from anyvisor.embedded.apiserver.config import Aggregated, ServerConfig
+from anyvisor.embedded.apiserver.discovery import Route
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, ApiResponse, Identity
 from anyvisor.embedded.apiserver.impersonation import impersonated
 from anyvisor.embedded.apiserver.objects import Ask, Objects
@@ -59,6 +61,7 @@ class Handler:
         objects: Objects,
         actions: Actions,
         reviews: Reviews,
+        aggregator: Aggregator,
         metrics_text: Callable[[], bytes],
     ) -> None:
         self._config = config
@@ -67,6 +70,7 @@ class Handler:
         self._objects = objects
         self._actions = actions
         self._reviews = reviews
+        self._aggregator = aggregator
         self._metrics_text = metrics_text
         self._documents = Documents()
         self._v2: dict[bool, tuple[int, bytes]] = {}
@@ -96,6 +100,9 @@ class Handler:
         query = parse_query(request.request.query)
         if not target.resource:
             self.authorize(request.identity, Attributes(request.request.method.lower(), path=path))
+            outside = self._outside(path)
+            if outside is not None:
+                return await self._aggregator.forward(outside, request)
             return self._document(request, path, query)
         verb = verb_of(request.request.method, target, query)
         self.authorize(request.identity, attributes(verb, target))
@@ -126,6 +133,9 @@ class Handler:
         aggregated = self.aggregated(target.group, target.version)
         if aggregated is not None:
             return await aggregated.handle(request)
+        outside = self._aggregator.service(target.group, target.version)
+        if outside is not None:
+            return await self._aggregator.forward(outside, request)
         resource = self._registry.find(target.group, target.version, target.resource)
         if resource is None or (resource.namespaced and not target.namespace and target.name):
             raise st.no_such_path()
@@ -163,6 +173,16 @@ class Handler:
             if item.group == group and item.version == version:
                 return item
         return None
+
+    def _outside(self, path: str) -> Json | None:
+        """Return the APIService whose backend answers a discovery path."""
+        parts = path.strip("/").split("/")
+        return self._aggregator.service(parts[1], parts[2]) if len(parts) == 3 and parts[0] == "apis" else None
+
+    def _routes(self) -> list[Route]:
+        """Return what discovery lists of groups that others answer, in process or outside."""
+        inside = [Route(item.group, item.version, tuple(item.resources)) for item in self._config.aggregated]
+        return inside + [Route(*item) for item in self._aggregator.served()]
 
     def _health(self, path: str, query: Mapping[str, str]) -> ApiResponse:
         ok = self.ready or not path.startswith("/readyz")
@@ -231,22 +251,23 @@ class Handler:
         if "g=apidiscovery.k8s.io" in accept and "v=v2;" in accept.replace(" ", "") + ";":
             document = discovery.aggregated(self._resources(), core=core)
             if not core:
-                document["items"].extend(discovery.aggregated_items(self._config.aggregated))
+                document["items"].extend(discovery.aggregated_items(self._routes()))
             return json_response(document, headers={"content-type": discovery.AGGREGATED, "vary": "Accept"})
         if core:
             return json_response(discovery.core_versions())
         listing = discovery.group_list(self._resources())
-        listing["groups"].extend(discovery.aggregated_groups(self._config.aggregated))
+        listing["groups"].extend(discovery.aggregated_groups(self._routes()))
         return json_response(listing)
 
     def _group(self, group: str) -> Json | None:
         found = discovery.single_group(self._resources(), group)
-        return found if found is not None else discovery.aggregated_group(self._config.aggregated, group)
+        return found if found is not None else discovery.aggregated_group(self._routes(), group)
 
     def _resource_list(self, group: str, version: str) -> Json | None:
         aggregated = self.aggregated(group, version)
         if aggregated is not None:
-            return discovery.aggregated_resource_list(aggregated)
+            route = Route(group, version, tuple(aggregated.resources))
+            return discovery.aggregated_resource_list(route)
         return discovery.resource_list(self._resources(), group, version)
 
     def _openapi(self, rest: Sequence[str], query: Mapping[str, str], headers: Mapping[str, str]) -> ApiResponse:

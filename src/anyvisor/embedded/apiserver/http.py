@@ -142,13 +142,18 @@ class Shell:
         return answer
 
 
-def _request(request: web.BaseRequest, body: bytes) -> Request:
-    path = request.rel_url.raw_path
+def lower_headers(request: web.BaseRequest) -> dict[str, str]:
+    """Return the headers with lower-case names; the values of a repeated one are joined by SEPARATOR."""
     headers: dict[str, str] = {}
     for name, value in request.headers.items():
         lower = name.lower()
         headers[lower] = f"{headers[lower]}{SEPARATOR}{value}" if lower in headers else value
-    return Request(request.method, path, request.rel_url.raw_query_string, headers, body)
+    return headers
+
+
+def _request(request: web.BaseRequest, body: bytes) -> Request:
+    path, query = request.rel_url.raw_path, request.rel_url.raw_query_string
+    return Request(request.method, path, query, lower_headers(request), body)
 
 
 def _plain(response: ApiResponse, request: web.BaseRequest) -> web.Response:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from anyvisor.embedded.apiserver import bootstrap, crd_rules
 from anyvisor.embedded.apiserver.actions import Actions
+from anyvisor.embedded.apiserver.aggregator import Aggregator
 from anyvisor.embedded.apiserver.builtin import built_in, reviews
 from anyvisor.embedded.apiserver.component_roles import component_roles
 from anyvisor.embedded.apiserver.config import ServerConfig
@@ -21,8 +22,9 @@ from anyvisor.embedded.apiserver.controllers import Controllers
 from anyvisor.embedded.apiserver.escalation import EscalationCheck
 from anyvisor.embedded.apiserver.front import Front, Metrics
 from anyvisor.embedded.apiserver.handler import Handler, attributes, verb_of
-from anyvisor.embedded.apiserver.http import Shell
+from anyvisor.embedded.apiserver.http import Shell, lower_headers
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, MASTERS, Identity
+from anyvisor.embedded.apiserver.impersonation import impersonated
 from anyvisor.embedded.apiserver.inprocess import InProcessTransport
 from anyvisor.embedded.apiserver.objects import Objects
 from anyvisor.embedded.apiserver.params import WriteOptions, parse_path, parse_query
@@ -32,7 +34,7 @@ from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.respond import error_response
 from anyvisor.embedded.apiserver.reviews import Reviews
 from anyvisor.embedded.apiserver.state import Collection, State
-from anyvisor.embedded.apiserver.status import StatusError
+from anyvisor.embedded.apiserver.status import StatusError, unauthorized
 from anyvisor.embedded.apiserver.store import Store
 from anyvisor.embedded.apiserver.tokens import AUDIENCE, Tokens, identity_of, load_key
 from anyvisor.embedded.apiserver.webhooks import Webhooks
@@ -53,7 +55,7 @@ class ApiServer:
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
         self._tasks: asyncio.TaskGroup | None = None
-        self._main: asyncio.Task[None] | None = None
+        self._running: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         config = self._config
@@ -80,15 +82,19 @@ class ApiServer:
         actions = Actions(self._state, self._writer, self._tokens, config.pod_log, config.evict)
         review = Reviews(self._authorizer, self.lookup_token)
         metrics = Metrics()
+        self._aggregator = Aggregator(self._state, config.front_proxy)
         self._handler = Handler(
-            config, self._registry, self._authorizer, objects, actions, review, metrics_text=metrics.text
+            config, self._registry, self._authorizer, objects, actions, review, self._aggregator, metrics.text
         )
         self._front = Front(config, self._handler.handle, metrics)
         self._shell = Shell(self._front.handle, self._upgrade, self.lookup_token)
         self._state.start()
         self._tasks = asyncio.TaskGroup()
         await self._tasks.__aenter__()
-        self._main = self._tasks.create_task(self._controllers.run(), name="apiserver-controllers")
+        self._running = [
+            self._tasks.create_task(self._controllers.run(), name="apiserver-controllers"),
+            self._tasks.create_task(self._aggregator.run(), name="apiserver-aggregator"),
+        ]
         await self._shell.start()
         await self._install()
         self._handler.ready = True
@@ -100,9 +106,10 @@ class ApiServer:
         self._handler.ready = False
         await self._shell.close()
         assert self._tasks is not None
-        assert self._main is not None
-        self._main.cancel()
+        for task in self._running:
+            task.cancel()
         await self._tasks.__aexit__(None, None, None)
+        await self._aggregator.close()
         for webhooks in self._webhooks:
             await webhooks.close()
         await self._state.close()
@@ -145,16 +152,22 @@ class ApiServer:
         """Hand an upgrade to the aggregated group that serves it, once it is authorized."""
         target = parse_path(request.rel_url.raw_path)
         route = self._handler.aggregated(target.group, target.version)
-        if route is None or route.stream is None:
+        outside = self._aggregator.service(target.group, target.version)
+        if outside is None and (route is None or route.stream is None):
             return None
         verb = verb_of(request.method, target, parse_query(request.rel_url.raw_query_string))
         try:
             if identity is ANONYMOUS:
-                raise StatusError(401, "Unauthorized", "Unauthorized")
+                raise unauthorized()
+            identity = impersonated(identity, lower_headers(request), self._handler.authorize)
             self._handler.authorize(identity, attributes(verb, target))
+            if outside is not None:
+                return await self._aggregator.upgrade(outside, request, identity)
         except StatusError as error:
             answer = error_response(error)
             return web.Response(body=answer.body, status=answer.status, headers=answer.headers)
+        assert route is not None
+        assert route.stream is not None
         return await route.stream(request, identity)
 
     # -- what is installed at start -------------------------------------------------------------------------
