@@ -69,10 +69,11 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
         raise LauncherError(str(error)) from error
     numbers, descriptors = _slots(prepared, held)
     made = shim.Plan(list(plan.argv), list(plan.env), numbers, plan.working_directory)
-    try:
-        shim.encode_plan(made)
-    except shim.PlanError as error:
-        raise LauncherError(f"the driver's launch plan cannot be used: {error}") from error
+    if has_process(plan.mode):
+        try:
+            shim.encode_plan(made)
+        except shim.PlanError as error:
+            raise LauncherError(f"the driver's launch plan cannot be used: {error}") from error
     return Launch(made, descriptors, records)
 
 

@@ -96,7 +96,7 @@ async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event
             address,
             changed=context.queue.add,
             restarted=partial(_driver_restarted, context, address.name),
-            facts_changed=reporter.changed,
+            facts_changed=partial(_facts_changed, context, reporter, address.name),
         )
     await adopt.load(context)
     async with _serving(config, context):
@@ -153,6 +153,16 @@ def _driver_restarted(context: NodeContext, driver: str) -> None:
         if machine.record.driver == driver:
             machine.endpoints.release_all(DRIVER)
             context.queue.add(machine.id)
+
+
+def _facts_changed(context: NodeContext, reporter: NodeReporter, driver: str) -> None:
+    """Tell what the node can run; what waits for a driver that works now is tried at once."""
+    reporter.changed()
+    session = context.sessions.get(driver)
+    if session is not None and session.usable:
+        for machine_id in list(context.not_before):
+            del context.not_before[machine_id]
+            context.queue.add(machine_id)
 
 
 def _lock(state_dir: Path) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 from node_process import NODE
 from testdriver import NAME
@@ -90,6 +91,11 @@ class World:
         for name in ("hri.sock", "fd.sock"):
             (self.root / "driver" / name).unlink(missing_ok=True)
         self.start("driver", str(HERE / "testdriver.py"), str(self.root / "driver"), PYTHON, str(self.vmm))
+
+    def start_fake(self) -> None:
+        driver = self.root / "driver"
+        sockets = ("--hri", str(driver / "fake-hri.sock"), "--fd", str(driver / "fake-fd.sock"))
+        self.start("fake", "-m", "anyvisor.hri.fake", *sockets)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         process = self.processes.pop(name)
@@ -203,6 +209,24 @@ class World:
             return False
 
         await eventually(f"pod of {name} is gone", look)
+
+    def agent(self) -> aiohttp.ClientSession:
+        """A client of the agent's HTTP interface."""
+        connector = aiohttp.UnixConnector(str(self.root / "run" / "agent.sock"))
+        return aiohttp.ClientSession("http://agent", connector=connector)
+
+    async def type(self, name: str, word: bytes) -> None:
+        """Type a word on the console of a machine."""
+        vmi = await self.get(name)
+        assert vmi is not None
+        path = f"/v1/machines/{vmi['metadata']['uid']}/streams/console"
+        async with self.agent() as agent, agent.ws_connect(path) as console:
+            await console.send_bytes(word + b"\n")
+            # Read on, as the guest's answer shows that it took the word.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    async for _ in console:
+                        continue
 
     async def condition(self, name: str, type_: str, reason: str) -> Json:
         """The condition once it has this reason."""
