@@ -25,21 +25,21 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61nyvisor/hri/v1/types.proto\x12\x0f\x61nyvisor.hri.v1\x1a\x19google/protobuf/any.proto\"\x95\x05\n\x08\x45ndpoint\x12\n\n\x02id\x18\x01 \x01(\t\x12\x32\n\x07purpose\x18\x02 \x01(\x0e\x32!.anyvisor.hri.v1.Endpoint.Purpose\x12\x10\n\x08protocol\x18\x03 \x01(\t\x12\x18\n\x10protocol_version\x18\x04 \x01(\t\x12\x11\n\texclusive\x18\x05 \x01(\x08\x12\x30\n\x06socket\x18\x06 \x01(\x0e\x32 .anyvisor.hri.v1.Endpoint.Socket\x12\x1b\n\x11listen_descriptor\x18\x07 \x01(\rH\x00\x12\x12\n\x08vmm_path\x18\x08 \x01(\tH\x00\x12\x15\n\x0bshared_with\x18\x0b \x01(\tH\x00\x12\x19\n\x0fpair_descriptor\x18\r \x01(\rH\x00\x12\x11\n\tdevice_id\x18\t \x01(\t\x12\x30\n\x0bstop_script\x18\n \x01(\x0b\x32\x1b.anyvisor.hri.v1.StopScript\x12\x13\n\x0breader_logs\x18\x0c \x01(\x08\"\xa0\x01\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x13\n\x0fPURPOSE_CONTROL\x10\x01\x12\x10\n\x0cPURPOSE_STOP\x10\x02\x12\x12\n\x0ePURPOSE_EVENTS\x10\x03\x12\x13\n\x0fPURPOSE_CONSOLE\x10\x04\x12\x13\n\x0fPURPOSE_DISPLAY\x10\x05\x12\x17\n\x13PURPOSE_GUEST_AGENT\x10\x06\"l\n\x06Socket\x12\x16\n\x12SOCKET_UNSPECIFIED\x10\x00\x12\x11\n\rSOCKET_STREAM\x10\x01\x12\x10\n\x0cSOCKET_DGRAM\x10\x02\x12\x14\n\x10SOCKET_SEQPACKET\x10\x03\x12\x0f\n\x0bSOCKET_FIFO\x10\x04\x42\n\n\x08location\"\xa7\x01\n\nStopScript\x12\x31\n\x07request\x18\x01 \x03(\x0b\x32 .anyvisor.hri.v1.StopScript.Step\x12\x30\n\x06\x66inish\x18\x02 \x03(\x0b\x32 .anyvisor.hri.v1.StopScript.Step\x1a\x34\n\x04Step\x12\x0c\n\x04send\x18\x01 \x01(\x0c\x12\x0e\n\x06\x65xpect\x18\x02 \x01(\x0c\x12\x0e\n\x06\x63losed\x18\x03 \x01(\x08\"0\n\x0f\x44\x65scriptorToken\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x0c\"\xc6\x04\n\x0cMachineState\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12%\n\x05phase\x18\x02 \x01(\x0e\x32\x16.anyvisor.hri.v1.Phase\x12.\n\nend_reason\x18\x03 \x01(\x0e\x32\x1a.anyvisor.hri.v1.EndReason\x12\x32\n\x0cpause_reason\x18\x04 \x01(\x0e\x32\x1c.anyvisor.hri.v1.PauseReason\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x12\n\ngeneration\x18\x06 \x01(\x04\x12\x0e\n\x06handle\x18\x07 \x01(\x0c\x12\x31\n\x0b\x61\x63\x63\x65lerator\x18\x08 \x01(\x0e\x32\x1c.anyvisor.hri.v1.Accelerator\x12\x13\n\x0bvmm_version\x18\t \x01(\t\x12-\n\x07\x64\x65vices\x18\n \x03(\x0b\x32\x1c.anyvisor.hri.v1.DeviceState\x12+\n\tprocesses\x18\x0b \x03(\x0b\x32\x18.anyvisor.hri.v1.Process\x12(\n\x07threads\x18\x0c \x03(\x0b\x32\x17.anyvisor.hri.v1.Thread\x12,\n\tendpoints\x18\r \x03(\x0b\x32\x19.anyvisor.hri.v1.Endpoint\x12\x30\n\x0bguest_agent\x18\x0e \x01(\x0b\x32\x1b.anyvisor.hri.v1.GuestAgent\x12\x14\n\x0cmemory_bytes\x18\x0f \x01(\x04\x12\x1e\n\x16graceful_stop_possible\x18\x10 \x01(\x08\"\xc8\x01\n\x0b\x44\x65viceState\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x31\n\x05state\x18\x03 \x01(\x0e\x32\".anyvisor.hri.v1.DeviceState.State\x12\x0f\n\x07message\x18\x04 \x01(\t\"X\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n\rSTATE_PLUGGED\x10\x01\x12\x14\n\x10STATE_UNPLUGGING\x10\x02\x12\x0f\n\x0bSTATE_ERROR\x10\x03\"\x8e\x01\n\x07Process\x12\x0b\n\x03pid\x18\x01 \x01(\x05\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.anyvisor.hri.v1.Process.Role\x12\x0c\n\x04name\x18\x03 \x01(\t\";\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0c\n\x08ROLE_VMM\x10\x01\x12\x0f\n\x0bROLE_HELPER\x10\x02\"\x9d\x01\n\x06Thread\x12\x0b\n\x03tid\x18\x01 \x01(\x05\x12*\n\x04role\x18\x02 \x01(\x0e\x32\x1c.anyvisor.hri.v1.Thread.Role\x12\r\n\x05index\x18\x03 \x01(\r\"K\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_VCPU\x10\x01\x12\x0b\n\x07ROLE_IO\x10\x02\x12\x11\n\rROLE_EMULATOR\x10\x03\"0\n\nGuestAgent\x12\x11\n\tconnected\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\t\"\x88\x01\n\x07\x46inding\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x10\n\x08severity\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x12\n\ncapability\x18\x04 \x01(\t\x12\x0c\n\x04have\x18\x05 \x01(\t\x12\x0c\n\x04want\x18\x06 \x01(\t\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\r\n\x05retry\x18\x08 \x01(\t\"U\n\rStatusDetails\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12%\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x14.google.protobuf.Any\"O\n\x0b\x45rrorDetail\x12*\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x18.anyvisor.hri.v1.Finding\x12\x14\n\x0coperation_id\x18\x02 \x01(\t\"\xb6\x02\n\tOperation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nmachine_id\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .anyvisor.hri.v1.Operation.State\x12\x0f\n\x07percent\x18\x05 \x01(\r\x12\x0f\n\x07message\x18\x06 \x01(\t\x12\x12\n\nerror_code\x18\x07 \x01(\t\x12*\n\x08\x66indings\x18\x08 \x03(\x0b\x32\x18.anyvisor.hri.v1.Finding\"h\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n\rSTATE_RUNNING\x10\x01\x12\x0e\n\nSTATE_DONE\x10\x02\x12\x10\n\x0cSTATE_FAILED\x10\x03\x12\x13\n\x0fSTATE_CANCELLED\x10\x04*\xe0\x01\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePHASE_PREPARED\x10\x01\x12\x12\n\x0ePHASE_STARTING\x10\x02\x12\x11\n\rPHASE_RUNNING\x10\x03\x12\x10\n\x0cPHASE_PAUSED\x10\x04\x12\x12\n\x0ePHASE_STOPPING\x10\x05\x12\x11\n\rPHASE_STOPPED\x10\x06\x12\x11\n\rPHASE_CRASHED\x10\x07\x12\x14\n\x10PHASE_MOVING_OUT\x10\x08\x12\x13\n\x0fPHASE_MOVING_IN\x10\t\x12\x0e\n\nPHASE_LOST\x10\n*\xed\x02\n\tEndReason\x12\x1a\n\x16\x45ND_REASON_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x45ND_REASON_GUEST_SHUTDOWN\x10\x01\x12\x1b\n\x17\x45ND_REASON_GUEST_REBOOT\x10\x02\x12!\n\x1d\x45ND_REASON_REQUESTED_SHUTDOWN\x10\x03\x12\x15\n\x11\x45ND_REASON_FORCED\x10\x04\x12\x14\n\x10\x45ND_REASON_PANIC\x10\x05\x12\x17\n\x13\x45ND_REASON_WATCHDOG\x10\x06\x12\x19\n\x15\x45ND_REASON_VMM_EXITED\x10\x07\x12\x19\n\x15\x45ND_REASON_VMM_KILLED\x10\x08\x12\x1c\n\x18\x45ND_REASON_OUT_OF_MEMORY\x10\t\x12\x14\n\x10\x45ND_REASON_MOVED\x10\n\x12\x1d\n\x19\x45ND_REASON_INTERNAL_ERROR\x10\x0b\x12\x16\n\x12\x45ND_REASON_UNKNOWN\x10\x0c*\xb5\x01\n\x0bPauseReason\x12\x1c\n\x18PAUSE_REASON_UNSPECIFIED\x10\x00\x12\x15\n\x11PAUSE_REASON_USER\x10\x01\x12\x19\n\x15PAUSE_REASON_IO_ERROR\x10\x02\x12\x1a\n\x16PAUSE_REASON_MIGRATION\x10\x03\x12\x19\n\x15PAUSE_REASON_WATCHDOG\x10\x04\x12\x1f\n\x1bPAUSE_REASON_INTERNAL_ERROR\x10\x05*\x86\x01\n\x0b\x41\x63\x63\x65lerator\x12\x1b\n\x17\x41\x43\x43\x45LERATOR_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x41\x43\x43\x45LERATOR_KVM\x10\x01\x12\x14\n\x10\x41\x43\x43\x45LERATOR_MSHV\x10\x02\x12\x19\n\x15\x41\x43\x43\x45LERATOR_EMULATION\x10\x03\x12\x14\n\x10\x41\x43\x43\x45LERATOR_NONE\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61nyvisor/hri/v1/types.proto\x12\x0f\x61nyvisor.hri.v1\x1a\x19google/protobuf/any.proto\"\x95\x05\n\x08\x45ndpoint\x12\n\n\x02id\x18\x01 \x01(\t\x12\x32\n\x07purpose\x18\x02 \x01(\x0e\x32!.anyvisor.hri.v1.Endpoint.Purpose\x12\x10\n\x08protocol\x18\x03 \x01(\t\x12\x18\n\x10protocol_version\x18\x04 \x01(\t\x12\x11\n\texclusive\x18\x05 \x01(\x08\x12\x30\n\x06socket\x18\x06 \x01(\x0e\x32 .anyvisor.hri.v1.Endpoint.Socket\x12\x1b\n\x11listen_descriptor\x18\x07 \x01(\rH\x00\x12\x12\n\x08vmm_path\x18\x08 \x01(\tH\x00\x12\x15\n\x0bshared_with\x18\x0b \x01(\tH\x00\x12\x19\n\x0fpair_descriptor\x18\r \x01(\rH\x00\x12\x11\n\tdevice_id\x18\t \x01(\t\x12\x30\n\x0bstop_script\x18\n \x01(\x0b\x32\x1b.anyvisor.hri.v1.StopScript\x12\x13\n\x0breader_logs\x18\x0c \x01(\x08\"\xa0\x01\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x13\n\x0fPURPOSE_CONTROL\x10\x01\x12\x10\n\x0cPURPOSE_STOP\x10\x02\x12\x12\n\x0ePURPOSE_EVENTS\x10\x03\x12\x13\n\x0fPURPOSE_CONSOLE\x10\x04\x12\x13\n\x0fPURPOSE_DISPLAY\x10\x05\x12\x17\n\x13PURPOSE_GUEST_AGENT\x10\x06\"l\n\x06Socket\x12\x16\n\x12SOCKET_UNSPECIFIED\x10\x00\x12\x11\n\rSOCKET_STREAM\x10\x01\x12\x10\n\x0cSOCKET_DGRAM\x10\x02\x12\x14\n\x10SOCKET_SEQPACKET\x10\x03\x12\x0f\n\x0bSOCKET_FIFO\x10\x04\x42\n\n\x08location\"\x97\x01\n\nStopScript\x12\x31\n\x07request\x18\x01 \x03(\x0b\x32 .anyvisor.hri.v1.StopScript.Step\x12\x30\n\x06\x66inish\x18\x02 \x03(\x0b\x32 .anyvisor.hri.v1.StopScript.Step\x1a$\n\x04Step\x12\x0c\n\x04send\x18\x01 \x01(\x0c\x12\x0e\n\x06\x65xpect\x18\x02 \x01(\x0c\"0\n\x0f\x44\x65scriptorToken\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x0c\"\xc6\x04\n\x0cMachineState\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12%\n\x05phase\x18\x02 \x01(\x0e\x32\x16.anyvisor.hri.v1.Phase\x12.\n\nend_reason\x18\x03 \x01(\x0e\x32\x1a.anyvisor.hri.v1.EndReason\x12\x32\n\x0cpause_reason\x18\x04 \x01(\x0e\x32\x1c.anyvisor.hri.v1.PauseReason\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x12\n\ngeneration\x18\x06 \x01(\x04\x12\x0e\n\x06handle\x18\x07 \x01(\x0c\x12\x31\n\x0b\x61\x63\x63\x65lerator\x18\x08 \x01(\x0e\x32\x1c.anyvisor.hri.v1.Accelerator\x12\x13\n\x0bvmm_version\x18\t \x01(\t\x12-\n\x07\x64\x65vices\x18\n \x03(\x0b\x32\x1c.anyvisor.hri.v1.DeviceState\x12+\n\tprocesses\x18\x0b \x03(\x0b\x32\x18.anyvisor.hri.v1.Process\x12(\n\x07threads\x18\x0c \x03(\x0b\x32\x17.anyvisor.hri.v1.Thread\x12,\n\tendpoints\x18\r \x03(\x0b\x32\x19.anyvisor.hri.v1.Endpoint\x12\x30\n\x0bguest_agent\x18\x0e \x01(\x0b\x32\x1b.anyvisor.hri.v1.GuestAgent\x12\x14\n\x0cmemory_bytes\x18\x0f \x01(\x04\x12\x1e\n\x16graceful_stop_possible\x18\x10 \x01(\x08\"\xc8\x01\n\x0b\x44\x65viceState\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x31\n\x05state\x18\x03 \x01(\x0e\x32\".anyvisor.hri.v1.DeviceState.State\x12\x0f\n\x07message\x18\x04 \x01(\t\"X\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n\rSTATE_PLUGGED\x10\x01\x12\x14\n\x10STATE_UNPLUGGING\x10\x02\x12\x0f\n\x0bSTATE_ERROR\x10\x03\"\x8e\x01\n\x07Process\x12\x0b\n\x03pid\x18\x01 \x01(\x05\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x1d.anyvisor.hri.v1.Process.Role\x12\x0c\n\x04name\x18\x03 \x01(\t\";\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0c\n\x08ROLE_VMM\x10\x01\x12\x0f\n\x0bROLE_HELPER\x10\x02\"\x9d\x01\n\x06Thread\x12\x0b\n\x03tid\x18\x01 \x01(\x05\x12*\n\x04role\x18\x02 \x01(\x0e\x32\x1c.anyvisor.hri.v1.Thread.Role\x12\r\n\x05index\x18\x03 \x01(\r\"K\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_VCPU\x10\x01\x12\x0b\n\x07ROLE_IO\x10\x02\x12\x11\n\rROLE_EMULATOR\x10\x03\"0\n\nGuestAgent\x12\x11\n\tconnected\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\t\"\x88\x01\n\x07\x46inding\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x10\n\x08severity\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x12\n\ncapability\x18\x04 \x01(\t\x12\x0c\n\x04have\x18\x05 \x01(\t\x12\x0c\n\x04want\x18\x06 \x01(\t\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\r\n\x05retry\x18\x08 \x01(\t\"U\n\rStatusDetails\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12%\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x14.google.protobuf.Any\"O\n\x0b\x45rrorDetail\x12*\n\x08\x66indings\x18\x01 \x03(\x0b\x32\x18.anyvisor.hri.v1.Finding\x12\x14\n\x0coperation_id\x18\x02 \x01(\t\"\xb6\x02\n\tOperation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nmachine_id\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .anyvisor.hri.v1.Operation.State\x12\x0f\n\x07percent\x18\x05 \x01(\r\x12\x0f\n\x07message\x18\x06 \x01(\t\x12\x12\n\nerror_code\x18\x07 \x01(\t\x12*\n\x08\x66indings\x18\x08 \x03(\x0b\x32\x18.anyvisor.hri.v1.Finding\"h\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n\rSTATE_RUNNING\x10\x01\x12\x0e\n\nSTATE_DONE\x10\x02\x12\x10\n\x0cSTATE_FAILED\x10\x03\x12\x13\n\x0fSTATE_CANCELLED\x10\x04*\xe0\x01\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n\x0ePHASE_PREPARED\x10\x01\x12\x12\n\x0ePHASE_STARTING\x10\x02\x12\x11\n\rPHASE_RUNNING\x10\x03\x12\x10\n\x0cPHASE_PAUSED\x10\x04\x12\x12\n\x0ePHASE_STOPPING\x10\x05\x12\x11\n\rPHASE_STOPPED\x10\x06\x12\x11\n\rPHASE_CRASHED\x10\x07\x12\x14\n\x10PHASE_MOVING_OUT\x10\x08\x12\x13\n\x0fPHASE_MOVING_IN\x10\t\x12\x0e\n\nPHASE_LOST\x10\n*\xed\x02\n\tEndReason\x12\x1a\n\x16\x45ND_REASON_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x45ND_REASON_GUEST_SHUTDOWN\x10\x01\x12\x1b\n\x17\x45ND_REASON_GUEST_REBOOT\x10\x02\x12!\n\x1d\x45ND_REASON_REQUESTED_SHUTDOWN\x10\x03\x12\x15\n\x11\x45ND_REASON_FORCED\x10\x04\x12\x14\n\x10\x45ND_REASON_PANIC\x10\x05\x12\x17\n\x13\x45ND_REASON_WATCHDOG\x10\x06\x12\x19\n\x15\x45ND_REASON_VMM_EXITED\x10\x07\x12\x19\n\x15\x45ND_REASON_VMM_KILLED\x10\x08\x12\x1c\n\x18\x45ND_REASON_OUT_OF_MEMORY\x10\t\x12\x14\n\x10\x45ND_REASON_MOVED\x10\n\x12\x1d\n\x19\x45ND_REASON_INTERNAL_ERROR\x10\x0b\x12\x16\n\x12\x45ND_REASON_UNKNOWN\x10\x0c*\xb5\x01\n\x0bPauseReason\x12\x1c\n\x18PAUSE_REASON_UNSPECIFIED\x10\x00\x12\x15\n\x11PAUSE_REASON_USER\x10\x01\x12\x19\n\x15PAUSE_REASON_IO_ERROR\x10\x02\x12\x1a\n\x16PAUSE_REASON_MIGRATION\x10\x03\x12\x19\n\x15PAUSE_REASON_WATCHDOG\x10\x04\x12\x1f\n\x1bPAUSE_REASON_INTERNAL_ERROR\x10\x05*\x86\x01\n\x0b\x41\x63\x63\x65lerator\x12\x1b\n\x17\x41\x43\x43\x45LERATOR_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x41\x43\x43\x45LERATOR_KVM\x10\x01\x12\x14\n\x10\x41\x43\x43\x45LERATOR_MSHV\x10\x02\x12\x19\n\x15\x41\x43\x43\x45LERATOR_EMULATION\x10\x03\x12\x14\n\x10\x41\x43\x43\x45LERATOR_NONE\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'anyvisor.hri.v1.types_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PHASE']._serialized_start=2723
-  _globals['_PHASE']._serialized_end=2947
-  _globals['_ENDREASON']._serialized_start=2950
-  _globals['_ENDREASON']._serialized_end=3315
-  _globals['_PAUSEREASON']._serialized_start=3318
-  _globals['_PAUSEREASON']._serialized_end=3499
-  _globals['_ACCELERATOR']._serialized_start=3502
-  _globals['_ACCELERATOR']._serialized_end=3636
+  _globals['_PHASE']._serialized_start=2707
+  _globals['_PHASE']._serialized_end=2931
+  _globals['_ENDREASON']._serialized_start=2934
+  _globals['_ENDREASON']._serialized_end=3299
+  _globals['_PAUSEREASON']._serialized_start=3302
+  _globals['_PAUSEREASON']._serialized_end=3483
+  _globals['_ACCELERATOR']._serialized_start=3486
+  _globals['_ACCELERATOR']._serialized_end=3620
   _globals['_ENDPOINT']._serialized_start=76
   _globals['_ENDPOINT']._serialized_end=737
   _globals['_ENDPOINT_PURPOSE']._serialized_start=455
@@ -47,35 +47,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENDPOINT_SOCKET']._serialized_start=617
   _globals['_ENDPOINT_SOCKET']._serialized_end=725
   _globals['_STOPSCRIPT']._serialized_start=740
-  _globals['_STOPSCRIPT']._serialized_end=907
+  _globals['_STOPSCRIPT']._serialized_end=891
   _globals['_STOPSCRIPT_STEP']._serialized_start=855
-  _globals['_STOPSCRIPT_STEP']._serialized_end=907
-  _globals['_DESCRIPTORTOKEN']._serialized_start=909
-  _globals['_DESCRIPTORTOKEN']._serialized_end=957
-  _globals['_MACHINESTATE']._serialized_start=960
-  _globals['_MACHINESTATE']._serialized_end=1542
-  _globals['_DEVICESTATE']._serialized_start=1545
-  _globals['_DEVICESTATE']._serialized_end=1745
-  _globals['_DEVICESTATE_STATE']._serialized_start=1657
-  _globals['_DEVICESTATE_STATE']._serialized_end=1745
-  _globals['_PROCESS']._serialized_start=1748
-  _globals['_PROCESS']._serialized_end=1890
-  _globals['_PROCESS_ROLE']._serialized_start=1831
-  _globals['_PROCESS_ROLE']._serialized_end=1890
-  _globals['_THREAD']._serialized_start=1893
-  _globals['_THREAD']._serialized_end=2050
-  _globals['_THREAD_ROLE']._serialized_start=1975
-  _globals['_THREAD_ROLE']._serialized_end=2050
-  _globals['_GUESTAGENT']._serialized_start=2052
-  _globals['_GUESTAGENT']._serialized_end=2100
-  _globals['_FINDING']._serialized_start=2103
-  _globals['_FINDING']._serialized_end=2239
-  _globals['_STATUSDETAILS']._serialized_start=2241
-  _globals['_STATUSDETAILS']._serialized_end=2326
-  _globals['_ERRORDETAIL']._serialized_start=2328
-  _globals['_ERRORDETAIL']._serialized_end=2407
-  _globals['_OPERATION']._serialized_start=2410
-  _globals['_OPERATION']._serialized_end=2720
-  _globals['_OPERATION_STATE']._serialized_start=2616
-  _globals['_OPERATION_STATE']._serialized_end=2720
+  _globals['_STOPSCRIPT_STEP']._serialized_end=891
+  _globals['_DESCRIPTORTOKEN']._serialized_start=893
+  _globals['_DESCRIPTORTOKEN']._serialized_end=941
+  _globals['_MACHINESTATE']._serialized_start=944
+  _globals['_MACHINESTATE']._serialized_end=1526
+  _globals['_DEVICESTATE']._serialized_start=1529
+  _globals['_DEVICESTATE']._serialized_end=1729
+  _globals['_DEVICESTATE_STATE']._serialized_start=1641
+  _globals['_DEVICESTATE_STATE']._serialized_end=1729
+  _globals['_PROCESS']._serialized_start=1732
+  _globals['_PROCESS']._serialized_end=1874
+  _globals['_PROCESS_ROLE']._serialized_start=1815
+  _globals['_PROCESS_ROLE']._serialized_end=1874
+  _globals['_THREAD']._serialized_start=1877
+  _globals['_THREAD']._serialized_end=2034
+  _globals['_THREAD_ROLE']._serialized_start=1959
+  _globals['_THREAD_ROLE']._serialized_end=2034
+  _globals['_GUESTAGENT']._serialized_start=2036
+  _globals['_GUESTAGENT']._serialized_end=2084
+  _globals['_FINDING']._serialized_start=2087
+  _globals['_FINDING']._serialized_end=2223
+  _globals['_STATUSDETAILS']._serialized_start=2225
+  _globals['_STATUSDETAILS']._serialized_end=2310
+  _globals['_ERRORDETAIL']._serialized_start=2312
+  _globals['_ERRORDETAIL']._serialized_end=2391
+  _globals['_OPERATION']._serialized_start=2394
+  _globals['_OPERATION']._serialized_end=2704
+  _globals['_OPERATION_STATE']._serialized_start=2600
+  _globals['_OPERATION_STATE']._serialized_end=2704
 # @@protoc_insertion_point(module_scope)

@@ -151,14 +151,12 @@ class Endpoint(_message.Message):
 class StopScript(_message.Message):
     __slots__ = ("request", "finish")
     class Step(_message.Message):
-        __slots__ = ("send", "expect", "closed")
+        __slots__ = ("send", "expect")
         SEND_FIELD_NUMBER: _ClassVar[int]
         EXPECT_FIELD_NUMBER: _ClassVar[int]
-        CLOSED_FIELD_NUMBER: _ClassVar[int]
         send: bytes
         expect: bytes
-        closed: bool
-        def __init__(self, send: _Optional[bytes] = ..., expect: _Optional[bytes] = ..., closed: _Optional[bool] = ...) -> None: ...
+        def __init__(self, send: _Optional[bytes] = ..., expect: _Optional[bytes] = ...) -> None: ...
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     FINISH_FIELD_NUMBER: _ClassVar[int]
     request: _containers.RepeatedCompositeFieldContainer[StopScript.Step]
