@@ -44,7 +44,21 @@ def make_pki(root: Path) -> Pki:
     return Pki(root, ca, server)
 
 
-def _issue(pair: Pair, subject: x509.Name, ca: Pair | None, usage: x509.ObjectIdentifier | None) -> None:
+def issue_server(pki: Pki, name: str) -> Pair:
+    """Return a server certificate for one DNS name."""
+    pair = Pair(pki.root / f"{name}.crt", pki.root / f"{name}.key")
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    _issue(pair, subject, pki.ca, ExtendedKeyUsageOID.SERVER_AUTH, (name,))
+    return pair
+
+
+def _issue(
+    pair: Pair,
+    subject: x509.Name,
+    ca: Pair | None,
+    usage: x509.ObjectIdentifier | None,
+    hosts: tuple[str, ...] = ("localhost",),
+) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     if ca is None:
         issuer, signer = subject, key
@@ -67,7 +81,7 @@ def _issue(pair: Pair, subject: x509.Name, ca: Pair | None, usage: x509.ObjectId
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
     if usage is not None:
-        names = [x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))]
+        names = [*(x509.DNSName(host) for host in hosts), x509.IPAddress(IPv4Address("127.0.0.1"))]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     certificate = builder.sign(signer, hashes.SHA256())
