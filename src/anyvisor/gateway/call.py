@@ -50,7 +50,7 @@ def parse_call(method: str, path: str, query: str = "", body: bytes = b"", *, up
             namespace, resource, name, arguments = "", "", "", ()
         case _:
             raise _no_such_path()
-    if group != GROUP or version not in VERSIONS:
+    if group != GROUP or version not in VERSIONS or not all(map(_is_plain, (namespace, name))):
         raise _no_such_path()
     try:
         parameters = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=PARAMETER_LIMIT))
@@ -65,6 +65,11 @@ def _verb(rest: list[str]) -> tuple[str, tuple[str, ...]]:
     if rest[0] == "portforward":
         return rest[0], tuple(rest[1:])
     return "/".join(rest), ()
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a decoded name is one step of a path, as the API server must understand it, too."""
+    return "/" not in name and name not in (".", "..")
 
 
 def _no_such_path() -> Refused:

@@ -72,7 +72,7 @@ def stop(call: Call, world: World) -> Decision:
                 raise conflict(VM, call.name, why, first)
             return accepted(*first, _request(call, vm, [_stop(live)], dry))
         case "Always" | "Once":
-            return accepted(*first, _set_running(call, vm, running=False, dry=dry))
+            return accepted(*first, *_forget_requests(call, vm, dry), _set_running(call, vm, running=False, dry=dry))
         case _:
             return accepted(*first)
 
@@ -166,6 +166,15 @@ def _request(call: Call, vm: Json, requests: Sequence[Json], dry: bool) -> Write
     if status.get("startFailure") is not None:
         patch.append(patches.remove("/status/startFailure"))
     return Write(VMS, call.namespace, patch, call.name, "status", dry)
+
+
+def _forget_requests(call: Call, vm: Json, dry: bool) -> tuple[Write, ...]:
+    """Take back what waits in the VM's status: the start of a restart would undo a stop that comes after it."""
+    pending: Any = object_at(vm, "status").get("stateChangeRequests")
+    if not pending:
+        return ()
+    patch = [patches.test(_REQUESTS, pending), patches.remove(_REQUESTS)]
+    return (Write(VMS, call.namespace, patch, call.name, "status", dry),)
 
 
 def _set_grace(call: Call, vmi: Json, seconds: int, dry: bool) -> Write:

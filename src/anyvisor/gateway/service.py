@@ -165,11 +165,9 @@ class Gateway:
     async def _world(self, call: Call) -> World:
         await self._ready()
         verb = verb_of(call)
-        async with asyncio.TaskGroup() as group:
-            vm = group.create_task(self._read(VMS, call.namespace, call.name if verb.vm else ""))
-            vmi = group.create_task(self._read(VMIS, call.namespace, call.name if verb.vmi else ""))
-        found = vmi.result()
-        world = World(vm.result(), found, bool(self._endpoint(found)), self._configuration())
+        vm = await self._read(VMS, call.namespace, call.name) if verb.vm else None
+        vmi = await self._read(VMIS, call.namespace, call.name) if verb.vmi else None
+        world = World(vm, vmi, bool(self._endpoint(vmi)), self._configuration())
         needs = verb.needs(call, world)
         return replace(world, others=await self._others(needs)) if needs else world
 
@@ -183,12 +181,12 @@ class Gateway:
         return found
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Json | None:
-        if not name:
-            return None
         try:
             return await self._client.get(resource, name, namespace)
         except errors.NotFound:
             return None
+        except (errors.ApiError, ValueError) as error:
+            raise internal(f"{resource.kind} {name!r} could not be read: {error}") from error
 
     async def _write(self, call: Call, writes: Sequence[Write]) -> None:
         done: list[Write] = []

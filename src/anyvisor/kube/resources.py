@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from urllib.parse import quote
 
+_STEPS = (".", "..")
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -21,8 +23,8 @@ class Resource:
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """Return the encoded path of the collection (in one namespace or all) or of one object.
 
-        Raises ValueError when a namespaced object is named without its namespace: that path would mean
-        something else.
+        Raises ValueError for names that would make it the path of something else: an object of a namespace
+        without that namespace, an empty name, `.` and `..`.
         """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if self.namespaced and namespace:
@@ -30,8 +32,10 @@ class Resource:
         elif self.namespaced and name is not None:
             raise ValueError(f"{self.kind} {name!r} is namespaced: a namespace is needed")
         root = f"{root}/{self.plural}"
+        if namespace in _STEPS:
+            raise ValueError(f"{namespace!r} is no name of a namespace")
         if name is not None:
-            if not name or name in {".", ".."}:
+            if not name or name in _STEPS:
                 raise ValueError(f"{name!r} is no name of a {self.kind}")
             root = f"{root}/{quote(name, safe='')}"
         return f"{root}/{subresource}" if subresource else root

@@ -87,6 +87,10 @@ def test_streams_that_are_refused(path: str, world: World, status: int, says: st
         ("virtualmachines/a/start", b"[" * 100_000, "nested too deeply"),
         ("virtualmachines/a/start", b"{" * 200, "neither JSON nor YAML"),
         ("virtualmachines/a/start", b"\xff\xfe\x00", "neither JSON nor YAML"),
+        ("virtualmachines/a/start", b"- a: [" * 100, "neither JSON nor YAML"),
+        ("virtualmachines/a/start", b"a:\n- [" + b"[" * 100, "nested too deeply"),
+        ("virtualmachines/a/start", b"- a\n" * 100_001, "too large"),
+        ("virtualmachines/a/start", b"!!python/object:os.system {}", "neither JSON nor YAML"),
         ("virtualmachines/a/start", b"x" * (BODY_LIMIT + 1), "bytes"),
         ("virtualmachines/a/addvolume", None, "needs a body"),
         ("virtualmachines/a/addvolume", {"name": "v", "disk": []}, "disk must be an object"),
@@ -102,6 +106,11 @@ def test_a_query_with_too_many_parameters_is_refused() -> None:
     assert ask("GET", "virtualmachines/a/start", World(), query="a=1&" * 100).status == 400
 
 
+@pytest.mark.parametrize("path", ["virtualmachines/../start", "virtualmachines/a%2Fb/start", "virtualmachines/./start"])
+def test_a_name_that_is_more_than_one_step_of_a_path_is_no_name(path: str) -> None:
+    assert ask("PUT", path, World(VM)).status == 404
+
+
 def test_yaml_is_taken_like_json() -> None:
     found = ask("PUT", "virtualmachines/a/stop", World(VM, None), b"dryRun: [All]\n")
     assert [write.dry_run for write in found.writes] == [True]
@@ -113,6 +122,19 @@ def test_yaml_is_taken_like_json() -> None:
 )
 def test_strange_run_strategies(spec: Json, status: int) -> None:
     assert ask("PUT", "virtualmachines/a/start", World({**VM, "spec": spec})).status == status
+
+
+def test_a_stop_takes_back_the_start_of_a_restart() -> None:
+    pending = [{"action": "Stop", "uid": "vmi"}, {"action": "Start"}]
+    found = ask("PUT", "virtualmachines/a/stop", World({**VM, "status": {"stateChangeRequests": pending}}, vmi()))
+    path = "/status/stateChangeRequests"
+    assert [write.body for write in found.writes] == [
+        [{"op": "test", "path": path, "value": pending}, {"op": "remove", "path": path}],
+        [
+            {"op": "test", "path": "/spec/runStrategy", "value": "Always"},
+            {"op": "replace", "path": "/spec/runStrategy", "value": "Halted"},
+        ],
+    ]
 
 
 @pytest.mark.parametrize(

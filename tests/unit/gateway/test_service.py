@@ -181,6 +181,20 @@ async def test_a_refused_write_says_why(
     assert says in found[2]
 
 
+async def test_an_api_server_that_fails_is_named(bench: Bench) -> None:
+    real = bench.server.handle
+
+    async def fail(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/virtualmachines/a"):
+            return web.json_response({"reason": "InternalError", "message": "disk full"}, status=500)
+        return await real(request)
+
+    bench.server.answer = fail
+    status, reason, message = status_of(await bench.put("virtualmachines/a/stop"))
+    assert (status, reason) == (500, "InternalError")
+    assert "VirtualMachine 'a' could not be read: disk full" in message
+
+
 async def test_a_forced_restart_takes_its_grace_back_when_the_request_fails(bench: Bench) -> None:
     spec = {"terminationGracePeriodSeconds": 30}
     bench.server.put("virtualmachineinstances", "a", spec=spec, status={"phase": "Running", "nodeName": "node1"})
