@@ -19,6 +19,8 @@ class Launch:
     """The launcher image."""
     overhead_bytes: int
     """Memory that the instance takes beside its guest, by the driver's model."""
+    shared_memory_bytes: int = 0
+    """Size that /dev/shm must have, 0 = the runtime's default."""
     devices: Mapping[str, int] = field(default_factory=dict[str, int])
     """Device resources that the plan itself asks for, by name."""
     emulation: bool = False

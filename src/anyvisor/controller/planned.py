@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from anyvisor.api.meta import Json, annotations, namespace, object_at, text_at
 from anyvisor.controller import words
 from anyvisor.controller.launch import Launch, Refusal
@@ -16,7 +14,6 @@ from anyvisor.planning.planner import Policy, effective
 
 REFUSED: Final = "HypervisorRefused"
 MESSAGE_LIMIT: Final = 1024
-_SOURCES: Final = msgspec.json.Decoder(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +27,27 @@ class Fleet:
 
 
 def plan_instance(vmi: Json, fleet: Fleet) -> Launch | Refusal:
-    """The launch of the instance on the class that it names, or why there is none."""
+    """The launch of the instance on the class that it names, or why there is none.
+
+    Every field counts as asked for: defaults that the driver cannot meet were left out when the instance was stored.
+    """
     spec = object_at(vmi, "spec")
     policy = Policy(on_cluster=fleet.on_cluster, namespace=namespace(vmi))
     try:
         among = candidates(text_at(spec, "hypervisor"), fleet.classes, fleet.drivers)
     except ClassError as cause:
         return Refusal(cause.reason, _sentence(str(cause)))
-    plan = choose(spec, among, fleet.nodes, policy, defaulted=_defaulted(vmi))
+    plan = choose(spec, among, fleet.nodes, policy)
     if not plan.accepted:
         return Refusal(REFUSED, _refusal(plan))
     return launch_of(plan)
 
 
-def _defaulted(vmi: Json) -> dict[str, str]:
-    """The fields that nobody wrote, as admission noted them: what a plan may give up."""
-    try:
-        return _SOURCES.decode(annotations(vmi).get(words.DEFAULTED, "{}"))
-    except msgspec.MsgspecError:
-        return {}
-
-
 def _refusal(plan: Plan) -> str:
-    reasons = [one.message for one in plan.findings if one.severity == "error"]
-    listed = "; ".join(reasons) or "no reason was given"
+    """What stands against it: errors, or what is not known and so not promised."""
+    errors = [one for one in plan.findings if one.severity == "error"]
+    reasons = errors or [one for one in plan.findings if one.severity == "warn"]
+    listed = "; ".join("; ".join((one.message, *one.remedies)) for one in reasons)
     return _sentence(f"Hypervisor class {plan.hypervisor_class} cannot run this instance: {listed}")
 
 
@@ -68,6 +62,7 @@ def launch_of(plan: Plan) -> Launch:
     return Launch(
         image=plan.pod.image,
         overhead_bytes=plan.resources.overhead_bytes,
+        shared_memory_bytes=plan.pod.shared_memory_bytes,
         devices={one.resource: one.count for one in plan.resources.devices},
         emulation=plan.accelerator not in {"kvm", "mshv"},
         plan=encode(plan).decode(),

@@ -62,7 +62,9 @@ def render(vmi: Json, launch: Launch, context: PodContext) -> Json:
     vmi = {**vmi, "spec": launch.substitute(object_at(vmi, "spec"))}
     _check(vmi, context.settings)
     try:
-        found = volumes.pod_volumes(vmi, context.claims, context.state_claim, context.settings)
+        found = volumes.pod_volumes(
+            vmi, context.claims, context.state_claim, context.settings, launch.shared_memory_bytes
+        )
         context = _with_network_devices(vmi, context)
         pod_annotations = identity.pod_annotations(vmi, launch, context.settings)
     except volumes.MissingClaimError as cause:

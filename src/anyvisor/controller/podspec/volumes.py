@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anyvisor.api.meta import Json, list_at, object_at, text_at
+from anyvisor.api.quantity import Quantity
 from anyvisor.controller.settings import Settings
 from anyvisor.controller.vm.data_volumes import claim_name
 
@@ -16,6 +17,8 @@ RUN_PATH: Final = "/run/l"
 LOG: Final = "log"
 LOG_PATH: Final = "/run/log"
 SMALL: Final = "1Mi"
+SHARED_MEMORY: Final = "shm"
+"""Where a VMM keeps its guest's memory, if it keeps it in files."""
 DATA_PATH: Final = "/run/volumes"
 HOTPLUG: Final = "hotplug-disks"
 KERNEL_BOOT: Final = "kernel-boot-volume"
@@ -42,10 +45,12 @@ class PodVolumes:
         self.mounts.append(mount)
 
 
-def pod_volumes(vmi: Json, claims: Mapping[str, Json], state_claim: str, settings: Settings) -> PodVolumes:
-    """The pod's volumes; raises MissingClaimError."""
+def pod_volumes(
+    vmi: Json, claims: Mapping[str, Json], state_claim: str, settings: Settings, shared_memory: int = 0
+) -> PodVolumes:
+    """The pod's volumes, with so many bytes at /dev/shm (0 = the runtime's default); raises MissingClaimError."""
     found = PodVolumes()
-    _own(found)
+    _own(found, shared_memory)
     images = settings.gate("ImageVolume")
     left_out = _hotplug_names(vmi)
     for volume in list_at(vmi, "spec", "volumes"):
@@ -70,9 +75,12 @@ def pod_volumes(vmi: Json, claims: Mapping[str, Json], state_claim: str, setting
     return found
 
 
-def _own(found: PodVolumes) -> None:
-    for name, path in ((RUN, RUN_PATH), (LOG, LOG_PATH)):
-        found.volumes.append({"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": SMALL}})
+def _own(found: PodVolumes, shared_memory: int) -> None:
+    wanted = [(RUN, RUN_PATH, SMALL), (LOG, LOG_PATH, SMALL)]
+    if shared_memory:
+        wanted.append((SHARED_MEMORY, "/dev/shm", str(Quantity.of_bytes(shared_memory))))
+    for name, path, size in wanted:
+        found.volumes.append({"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": size}})
         found.mounts.append({"name": name, "mountPath": path})
 
 
