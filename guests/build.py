@@ -1,6 +1,6 @@
 """Builds the test and demonstration guests into `.cache/guests/`: `python -m guests.build`.
 
-* `tiny.elf`: the tiny guest (guests/tiny), from source by gcc and binutils.
+* `tiny.elf`, `tiny64.elf`: the tiny guest (guests/tiny), from source by gcc and binutils.
 * `disk.raw`: the disk that boots (guests/bootsector), from source by binutils.
 * `linux.kernel`, `linux.initrd`: Debian's cloud kernel and a busybox initramfs (guests/linux). What is not
   installed is downloaded as a Debian package and unpacked below `.cache/guests/`; nothing is installed.
@@ -52,6 +52,13 @@ def tiny(out: Path = OUT) -> Path:
     return _once(out / "tiny.elf", sorted(source.iterdir()), lambda target: _build_tiny(source, target))
 
 
+def tiny64(out: Path = OUT) -> Path:
+    """The same kernel as ELF64, the only form that some VMMs load."""
+    source = tiny(out)
+    command = ("objcopy", "-I", "elf32-i386", "-O", "elf64-x86-64", source)
+    return _once(out / "tiny64.elf", [source], lambda target: _run(*command, target))
+
+
 def disk(out: Path = OUT) -> Path:
     """A raw disk image of 1 MiB that boots by BIOS; copy it before a guest writes to it."""
     source = HERE / "bootsector" / "boot.S"
@@ -99,13 +106,15 @@ def _archive(target: Path, files: dict[str, Path], name: str) -> Path:
 
 
 def _build_tiny(source: Path, target: Path) -> None:
-    head, main = target.with_suffix(".head.o"), target.with_suffix(".main.o")
+    parts = [target.with_suffix(f".{name}.o") for name in ("head", "main", "hotplug")]
+    head, main, hotplug = parts
     _run("gcc", "-m32", "-c", source / "head.S", "-o", head)
     _run("gcc", *CFLAGS, "-c", source / "main.c", "-o", main)
+    _run("gcc", *CFLAGS, "-c", source / "hotplug.c", "-o", hotplug)
     link = ("-m", "elf_i386", "--build-id=none", "-z", "noexecstack", "-z", "max-page-size=4096")
-    _run("ld", *link, "--no-warn-rwx-segments", "-T", source / "tiny.ld", head, main, "-o", target)
-    head.unlink()
-    main.unlink()
+    _run("ld", *link, "--no-warn-rwx-segments", "-T", source / "tiny.ld", *parts, "-o", target)
+    for part in parts:
+        part.unlink()
 
 
 def _build_disk(source: Path, target: Path) -> None:

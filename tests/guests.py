@@ -16,6 +16,11 @@ def tiny_kernel() -> Path:
     return _or_skip(build.tiny)
 
 
+def tiny_kernel_64() -> Path:
+    """The tiny guest as ELF64, for a VMM that loads nothing else."""
+    return _or_skip(build.tiny64)
+
+
 def boot_disk() -> Path:
     """The raw disk that boots by BIOS, counts on COM1, ignores the power button (copy it to write)."""
     return _or_skip(build.disk)

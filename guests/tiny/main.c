@@ -1,6 +1,7 @@
 /*
  * The tiny guest: says "ANYVISOR t=N" on COM1 ten times a second, sleeps in HLT in between, answers lines, and
- * powers off when the ACPI power button is pressed. It boots in a few milliseconds and needs no disk.
+ * powers off when the ACPI power button is pressed. It boots in a few milliseconds and needs no disk. On a board with
+ * hot-plug events it lets go of PCI devices and CPUs that are to be removed (hotplug.c).
  *
  * Lines that it understands:
  *   ping          pong
@@ -15,10 +16,7 @@
  *   off, reset    power off, reset
  */
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#include "tiny.h"
 
 /* struct hvm_start_info of the PVH boot protocol */
 struct start_info {
@@ -36,8 +34,10 @@ enum {
     BUS_CLOCK_PER_TICK = 100000000, /* the local APIC counts at 1 GHz on QEMU and KVM: 100 ms */
     HOST_BRIDGE_Q35 = 0x29c08086,
     HOST_BRIDGE_PC = 0x12378086,
+    HOST_BRIDGE_CLOUD = 0x0d578086, /* Cloud Hypervisor: hardware-reduced ACPI */
     ACPI_BASE = 0x600, /* PM1 block, where the firmware of both boards puts it */
     POWER_BUTTON = 0x100,
+    SLEEP_PORT = 0x600, /* hardware-reduced ACPI: the sleep control register */
     DIRTY_START = 16 << 20,
 };
 
@@ -56,7 +56,7 @@ static volatile u32 ticks;
 static volatile u8 input[256];
 static volatile u8 input_head, input_tail;
 static volatile int button_pressed;
-static int has_acpi, deaf, counting = 1;
+static int has_acpi, has_events, deaf, counting = 1;
 static u32 dirty_mib;
 
 /* --- output --- */
@@ -67,12 +67,12 @@ static void put(char c) {
     outb(COM1, c);
 }
 
-static void say(const char *text) {
+void say(const char *text) {
     while (*text)
         put(*text++);
 }
 
-static void say_hex(u32 value, int digits) {
+void say_hex(u32 value, int digits) {
     while (digits--)
         put("0123456789abcdef"[(value >> (4 * digits)) & 15]);
 }
@@ -207,7 +207,10 @@ static void scan_bus(u32 bus) {
 
 static void power_off(void) {
     say("ANYVISOR off\r\n");
-    outw(ACPI_BASE + 4, 0x2000); /* PM1 control: sleep enable, S5 */
+    if (has_events)
+        outb(SLEEP_PORT, 0x34); /* sleep enable, S5 */
+    else
+        outw(ACPI_BASE + 4, 0x2000); /* PM1 control: sleep enable, S5 */
 }
 
 static void reset(void) {
@@ -310,6 +313,9 @@ void guest_main(const struct start_info *info) {
     say("ANYVISOR tiny\r\n");
     bridge = pci_read(0, 0, 0, 0);
     has_acpi = bridge == HOST_BRIDGE_Q35 || bridge == HOST_BRIDGE_PC;
+    has_events = bridge == HOST_BRIDGE_CLOUD;
+    if (has_events)
+        hotplug_open(info->rsdp);
     open_interrupts();
     for (;;) {
         if (input_tail == input_head && seen == ticks)
@@ -319,6 +325,8 @@ void guest_main(const struct start_info *info) {
         if (seen != ticks) {
             seen = ticks;
             on_each_tick();
+            if (has_events && hotplug_poll())
+                button_pressed = 1;
         }
         if (button_pressed && !deaf) {
             say("ANYVISOR button\r\n");
