@@ -48,7 +48,7 @@ def pod(phase: str = "Running", *, deleted: bool = False, uid: str = "p", node: 
     }
     if deleted:
         metadata["deletionTimestamp"] = "2026-06-01T11:59:00Z"
-    state = {"running": {}} if phase == "Running" else {"terminated": {"exitCode": 0}}
+    state: Json = {"running": {}} if phase == "Running" else {"terminated": {"exitCode": 0}}
     return {
         "metadata": metadata,
         "spec": {"nodeName": node, "containers": [{"name": "compute", "image": "i"}]},
