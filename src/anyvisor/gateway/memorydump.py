@@ -68,7 +68,7 @@ def _claim_name(call: Call, world: World) -> str:
 
 
 def _write(call: Call, present: Json, wanted: Json) -> Write:
-    return Write(VMS, call.namespace, patches.change(_PATH, present, wanted), call.name, "status")
+    return Write(VMS, call.namespace, patches.change(_PATH, present or None, wanted), call.name, "status")
 
 
 def _checked_claim(call: Call, world: World, vm: Json, named: str) -> str:

@@ -22,5 +22,5 @@ def remove(path: str) -> Json:
 
 
 def change(path: str, old: Any, new: Any) -> list[Json]:
-    """Set `path` to `new` provided it is still `old`; None and empty lists mean absent."""
-    return [test(path, old or None), replace(path, new) if old else add(path, new)]
+    """Set `path` to `new` provided it is still `old`; None means absent."""
+    return [test(path, old), add(path, new) if old is None else replace(path, new)]

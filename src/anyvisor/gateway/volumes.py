@@ -152,7 +152,7 @@ def _patch_requests(call: Call, vm: Json, request: Json, dry: bool) -> Write:
         raise conflict(
             VM, call.name, f"a request for the volume [{name}] is waiting already; try again once it is done"
         )
-    patch = patches.change(_REQUESTS, pending, [*pending, request])
+    patch = patches.change(_REQUESTS, object_at(vm, "status").get("volumeRequests"), [*pending, request])
     return Write(VMS, call.namespace, patch, call.name, "status", dry)
 
 

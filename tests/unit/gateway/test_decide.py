@@ -124,6 +124,16 @@ def test_strange_run_strategies(spec: Json, status: int) -> None:
     assert ask("PUT", "virtualmachines/a/start", World({**VM, "spec": spec})).status == status
 
 
+def test_an_empty_list_is_tested_as_the_empty_list_that_it_is() -> None:
+    manual = {**VM, "spec": {"runStrategy": "Manual"}, "status": {"stateChangeRequests": []}}
+    found = ask("PUT", "virtualmachines/a/start", World(manual))
+    path = "/status/stateChangeRequests"
+    assert found.writes[0].body == [
+        {"op": "test", "path": path, "value": []},
+        {"op": "replace", "path": path, "value": [{"action": "Start"}]},
+    ]
+
+
 def test_a_stop_takes_back_the_start_of_a_restart() -> None:
     pending = [{"action": "Stop", "uid": "vmi"}, {"action": "Start"}]
     found = ask("PUT", "virtualmachines/a/stop", World({**VM, "status": {"stateChangeRequests": pending}}, vmi()))
