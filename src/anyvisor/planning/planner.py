@@ -22,7 +22,7 @@ from anyvisor.planning.patching import effective
 from anyvisor.planning.plan import Finding, Plan, PodShape
 from anyvisor.planning.registry import Need, Registry, registry
 
-__all__ = ["Driver", "Policy", "effective", "plan"]
+__all__ = ["Assessment", "Driver", "Policy", "assess", "effective", "plan"]
 
 CORE_MINOR: Final = 1
 """The newest HRI minor that the core speaks; equal to the HRI room's, held by a test."""
@@ -35,6 +35,14 @@ class Driver:
 
     manifest: Manifest
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """A plan, and what it was made from."""
+
+    plan: Plan
+    judgement: Judgement
 
 
 def plan(
@@ -53,6 +61,20 @@ def plan(
     with or without a leading `spec.`). `hypervisor_class` is the HypervisorClass object. Without `nodes`, nothing is
     said about where it could run.
     """
+    return assess(spec, hypervisor_class, driver, nodes, policy, defaulted=defaulted, capabilities=capabilities).plan
+
+
+def assess(
+    spec: Mapping[str, Any],
+    hypervisor_class: Mapping[str, Any],
+    driver: Driver,
+    nodes: Sequence[NodeFacts] = (),
+    policy: Policy | None = None,
+    *,
+    defaulted: Mapping[str, str] | None = None,
+    capabilities: Registry | None = None,
+) -> Assessment:
+    """The plan with the needs behind it; arguments as of `plan`."""
     manifest = driver.manifest
     allowed = _policy(policy or Policy(), hypervisor_class)
     sources = {path.removeprefix("spec."): source for path, source in (defaulted or {}).items()}
@@ -73,7 +95,7 @@ def plan(
         needs = resources.resources(verdicts.spec, manifest, manifest.overhead, accelerator)
     if not needs.guest_memory_bytes:
         found.append(_no_memory())
-    return Plan(
+    made = Plan(
         hypervisor_class=_name(hypervisor_class),
         driver=manifest.driver,
         driver_version=manifest.version,
@@ -92,6 +114,7 @@ def plan(
         substitutions=tuple(verdicts.substitutions),
         disk_formats=manifest.capabilities["disk.format"].values if manifest.states("disk.format") else (),
     )
+    return Assessment(made, verdicts)
 
 
 def _name(obj: Mapping[str, Any]) -> str:
