@@ -99,6 +99,10 @@ class QemuDriver(Driver):
 
     async def start(self, machine: MachineContext, call: Call) -> None:
         """Take the control channel and let the guest run."""
+        if machine.connected and isinstance(machine.session, Session):
+            # Adopted before its guest ever ran: the channel came with Adopt, and a second one would wait for ever.
+            await machine.session.resume()
+            return
         connection = call.descriptors.take_socket(CONTROL)
         session = Session(machine)
         machine.session = session

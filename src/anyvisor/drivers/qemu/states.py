@@ -81,7 +81,7 @@ def of_run_state(status: str, intent: Intent) -> View:
         case "watchdog":
             return View(PHASE_PAUSED, pause_reason=PAUSE_REASON_WATCHDOG, message="the guest's watchdog fired")
         case "prelaunch":
-            return View(PHASE_STARTING)
+            return View(PHASE_PREPARED)
         case "inmigrate":
             return View(PHASE_MOVING_IN)
         case "postmigrate" | "finish-migrate":

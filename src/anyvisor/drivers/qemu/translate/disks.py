@@ -68,6 +68,8 @@ def _check(draft: Draft, disk: Disk, path: str) -> bool:
         draft.refuse("CAP_NO", f"{path}.bus", "disks on USB are not supported; use virtio, sata or scsi", have="usb")
     if disk.kind == Disk.KIND_CDROM and is_virtio(disk):
         draft.refuse("CAP_NO", f"{path}.bus", "there are no CD-ROM drives on virtio; use sata or scsi", have="virtio")
+    if not disk.serial.isprintable():
+        draft.refuse("VALUE_INVALID", f"{path}.serial", "a serial number is made of printable characters")
     if not disk.HasField("volume") and disk.kind != Disk.KIND_CDROM:
         draft.refuse("FIELD_MISSING", f"{path}.volume", "only a CD-ROM drive can be empty; name a volume")
     if disk.HasField("volume") and not 1 <= len(disk.volume.layers) <= MAX_LAYERS:

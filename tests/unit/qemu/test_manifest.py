@@ -1,0 +1,20 @@
+"""The manifest against the registry of capabilities, and the code that must keep its promises."""
+
+from anyvisor.drivers.qemu import manifest
+from anyvisor.planning import manifest as planning_manifest
+from anyvisor.planning.registry import registry
+
+
+def test_the_planner_accepts_it() -> None:
+    parsed = planning_manifest.parse(manifest.load(), registry())
+    assert parsed.driver == manifest.DRIVER
+    assert parsed.launch_mode == "exec"
+
+
+def test_core_and_driver_agree_on_its_digest() -> None:
+    assert planning_manifest.digest(manifest.load()) == manifest.digest()
+
+
+def test_nothing_is_stated_that_the_driver_does_not_serve() -> None:
+    unserved = {"boot.uefi", "display.vnc", "change.disk.attach", "move.live", "snapshot.disk", "device.tpm", "cpu.pin"}
+    assert not unserved & manifest.stated_capabilities()
