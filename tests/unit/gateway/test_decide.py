@@ -125,7 +125,7 @@ def test_strange_run_strategies(spec: Json, status: int) -> None:
 
 
 def test_an_empty_list_is_tested_as_the_empty_list_that_it_is() -> None:
-    manual = {**VM, "spec": {"runStrategy": "Manual"}, "status": {"stateChangeRequests": []}}
+    manual: Json = {**VM, "spec": {"runStrategy": "Manual"}, "status": {"stateChangeRequests": []}}
     found = ask("PUT", "virtualmachines/a/start", World(manual))
     path = "/status/stateChangeRequests"
     assert found.writes[0].body == [
