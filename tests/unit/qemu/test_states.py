@@ -23,7 +23,7 @@ def shutdown(reason: str, *, guest: bool = True) -> Event:
         ("suspended", False, t.PHASE_RUNNING, 0, 0),
         ("paused", False, t.PHASE_PAUSED, 0, t.PAUSE_REASON_USER),
         ("debug", False, t.PHASE_PAUSED, 0, t.PAUSE_REASON_USER),
-        ("prelaunch", False, t.PHASE_STARTING, 0, 0),
+        ("prelaunch", False, t.PHASE_PREPARED, 0, 0),
         ("inmigrate", False, t.PHASE_MOVING_IN, 0, 0),
         ("postmigrate", False, t.PHASE_PAUSED, 0, t.PAUSE_REASON_MIGRATION),
         ("io-error", False, t.PHASE_PAUSED, 0, t.PAUSE_REASON_IO_ERROR),
