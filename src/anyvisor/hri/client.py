@@ -376,7 +376,8 @@ class _translated:  # noqa: N801 - reads as a statement
             raise DeadlineExceeded(
                 f"the driver at {self._path} did not answer {self._what} in time; it may still act on it"
             ) from error
-        if isinstance(error, OSError | StreamTerminatedError):
+        # RuntimeError: what uvloop raises for a write to a connection that was just lost.
+        if isinstance(error, OSError | StreamTerminatedError | RuntimeError):
             raise DriverUnavailable(f"the driver at {self._path} cannot be reached ({self._what}): {error}") from error
         if isinstance(error, ProtocolError | DecodeError | AssertionError | NotImplementedError | AttributeError):
             raise DriverUnavailable(
