@@ -7,9 +7,9 @@ import os
 from anyvisor.agent import processes, start
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.endpoints import EndpointError
-from anyvisor.agent.handover import HandOverError, was_taken
+from anyvisor.agent.handover import was_taken
 from anyvisor.agent.launchers import Launcher
-from anyvisor.agent.machine import Machine
+from anyvisor.agent.machine import DRIVER, Machine
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.records import Record, RecordError
 from anyvisor.agent.status import Problem
@@ -82,7 +82,8 @@ async def in_driver(session: DriverSession, machine: Machine) -> Problem | None:
             tokens=tokens,
             pid=record.pid if record.has_process else 0,
         )
-    except (EndpointError, HriError, HandOverError) as error:
+    except (EndpointError, HriError) as error:
+        machine.endpoints.release_all(DRIVER)
         log.warning("machine %s is not adopted: %s", machine.id, error)
         return Problem("NotAdopted", f"the guest runs, but driver {record.driver} cannot take it over: {error}")
     session.states[machine.id] = response.state
