@@ -30,7 +30,7 @@ async def read_end(machine: Machine, session: DriverSession | None) -> hri.Machi
         if state is None:
             break
         if state.phase in FINAL_PHASES and state.end_reason not in _UNSEEN:
-            return state
+            return machine.with_last_words(state)
     return await machine.ended_state()
 
 

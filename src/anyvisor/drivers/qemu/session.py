@@ -238,7 +238,7 @@ def _failed_start() -> View:
     return View(
         PHASE_CRASHED,
         END_REASON_VMM_EXITED,
-        message="QEMU ended before it had built the machine; its own message stands in the launcher's log",
+        message="QEMU ended before it had built the machine",
     )
 
 
