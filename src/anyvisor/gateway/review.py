@@ -20,7 +20,8 @@ from anyvisor.gateway.call import Call
 from anyvisor.planning.classes import ClassError, candidates
 from anyvisor.planning.facts import NodeFacts
 from anyvisor.planning.plan import Plan
-from anyvisor.planning.planner import Policy, plan
+from anyvisor.planning.planner import Policy
+from anyvisor.planning.review import Option, Question, counter_offers
 
 GROUP: Final = "reviews.anyvisor.io"
 VERSION: Final = "v1alpha1"
@@ -28,9 +29,6 @@ KIND: Final = "MachineReview"
 PLURAL: Final = "machinereviews"
 CLASSES_LIMIT: Final = 64
 _PATH: Final = (GROUP, VERSION, PLURAL)
-
-_COSTS: Final = ("nothing", "invisible", "visible", "change")
-"""What an offer costs the guest: nothing, a change that it does not see, one that it does, or a change of its spec."""
 
 _AS_CONTROLLER: Final = User("system:anyvisor:controller")
 """Whose VMI a VM's machine is; only with its rights may a VMI state all of its fields."""
@@ -71,20 +69,22 @@ def review(body: Json, namespace: str, offered: Offered) -> Decision:
     sources = {default.path: default.source for default in answer.defaults}
     spec = object_at(answer.object or {}, "spec")
     named = text_at(spec, "hypervisor")
-    policy = Policy(namespace=namespace)
+    question = Question(spec, sources, offered.nodes, Policy(namespace=namespace))
     verdicts: list[Json] = []
     plans: dict[str, Plan] = {}
+    options: list[Option] = []
     for name in _asked(body, offered):
         try:
             candidate = candidates(name, offered.classes, offered.drivers)[0]
         except ClassError as error:
             verdicts.append(_unusable(name, error))
             continue
-        made = plan(spec, candidate.hypervisor_class, candidate.driver, offered.nodes, policy, defaulted=sources)
-        plans[name] = made
-        verdicts.append(_verdict(name, made))
+        option = Option(candidate.hypervisor_class, candidate.driver)
+        options.append(option)
+        plans[name] = question.on(option).plan
+        verdicts.append(_verdict(name, plans[name]))
     chosen = _chosen(named, offered, plans)
-    status: Json = {"class": chosen, "classes": verdicts, "offers": _offers(chosen, plans)}
+    status: Json = {"class": chosen, "classes": verdicts, "offers": _offers(chosen, question, options, plans)}
     status["verdict"] = plans[chosen].verdict if chosen in plans else "REFUSED"
     result = {
         "apiVersion": f"{GROUP}/{VERSION}",
@@ -168,36 +168,19 @@ def _unusable(name: str, error: ClassError) -> Json:
     return {"class": name, "verdict": "REFUSED", "findings": [finding]}
 
 
-def _offers(chosen: str, plans: Mapping[str, Plan]) -> list[Json]:
-    """What would work instead, the cheapest first: another class, then a change that a finding names."""
+def _offers(chosen: str, question: Question, options: Sequence[Option], plans: Mapping[str, Plan]) -> list[Json]:
+    """What would work instead, the cheapest first; nothing where the chosen class accepts the machine."""
     if chosen in plans and plans[chosen].accepted:
         return []
-    found: list[tuple[int, Json]] = []
-    for name, made in plans.items():
-        if name != chosen and made.accepted:
-            cost = _cost(made)
-            found.append((cost, {"class": name, "cost": _COSTS[cost], "message": _told(name, made)}))
-    if chosen in plans:
-        for finding in plans[chosen].findings:
-            if finding.severity == "error":
-                found += [
-                    (len(_COSTS) - 1, {"cost": _COSTS[-1], "field": finding.field, "message": remedy})
-                    for remedy in finding.remedies
-                ]
-    return [offer for _, offer in sorted(found, key=lambda each: each[0])]
-
-
-def _cost(made: Plan) -> int:
-    if any(finding.severity == "warn" for finding in made.findings):
-        return 2
-    return 1 if made.substitutions else 0
-
-
-def _told(name: str, made: Plan) -> str:
-    warnings = [finding.message for finding in made.findings if finding.severity == "warn"]
-    if warnings:
-        return f"set hypervisor: {name}; {'; '.join(warnings)}"
-    if made.substitutions:
-        changed = ", ".join(change.field for change in made.substitutions)
-        return f"set hypervisor: {name}; defaults are replaced: {changed}"
-    return f"set hypervisor: {name}; nothing changes for the guest"
+    return [
+        {
+            "class": offer.hypervisor,
+            "cost": offer.cost,
+            "message": offer.message,
+            "patch": list(offer.patch),
+            "changes": [
+                {"field": change.field, "value": change.value, "cost": change.cost} for change in offer.changes
+            ],
+        }
+        for offer in counter_offers(question, options, chosen)
+    ]

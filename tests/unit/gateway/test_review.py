@@ -67,8 +67,9 @@ def test_a_refusal_says_why_and_what_would_work(manifest: Json) -> None:
     assert [(one["code"], one["have"], one["want"]) for one in refusals] == [("LIMIT_EXCEEDED", "2", "4")]
     full = next(each for each in status["classes"] if each["class"] == "full")
     first = status["offers"][0]
-    assert (first["class"], first["cost"]) == ("full", "invisible" if full["substitutions"] else "nothing")
+    assert (first["class"], first["cost"]) == ("full", "invisible" if full["substitutions"] else "none")
     assert first["message"].startswith("set hypervisor: full; ")
+    assert first["patch"] == [{"op": "add", "path": "/hypervisor", "value": "full"}]
 
 
 def test_auto_takes_the_first_class_that_accepts(manifest: Json) -> None:
