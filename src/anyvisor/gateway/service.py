@@ -86,6 +86,7 @@ class Gateway:
         self._nodes = Informer(client, HYPERVISOR_NODES)
         self._classes = Informer(client, CLASSES)
         self._drivers = Informer(client, DRIVERS)
+        self._planning = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._config = ClusterConfig.of()
         self._config_version = ""
@@ -122,7 +123,9 @@ class Gateway:
                 [node_facts(one.json()) for one in self._nodes.values()],
                 self._configuration(),
             )
-            return _reply(review(options(call, required=True), call.namespace, offered))
+            # Planning for many classes takes long enough to hold up consoles: one at a time, beside the loop.
+            async with self._planning:
+                return _reply(await asyncio.to_thread(review, options(call, required=True), call.namespace, offered))
         except Refused as refused:
             return _reply(refused.decision)
 
