@@ -39,17 +39,19 @@ def example(path: str) -> dict[str, Any]:
     return value
 
 
+def below(place: Any, name: str, each: bool) -> Any:
+    """The schema one step further, None when there is no such step."""
+    found = place.get("properties", {}).get(name)
+    return (found.get("items") or found.get("additionalProperties")) if found and each else found
+
+
 def known(path: str) -> bool:
     """Whether the schema has a place at the path."""
     here: Any = SCHEMA
     for name, each in predicates.steps(path.removesuffix(".**")):
-        here = here.get("properties", {}).get(name)
-        if here is None:
+        here = below(here, name, each)
+        if here is None or here is True:
             return False
-        if each:
-            here = here.get("items") or here.get("additionalProperties")
-            if not isinstance(here, dict):
-                return False
     return True
 
 
