@@ -50,7 +50,7 @@ class NoNetwork:
         return
 
 
-async def no_network(_vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool) -> NoNetwork:
+async def no_network(vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool) -> NoNetwork:
     return NoNetwork()
 
 

@@ -4,6 +4,7 @@ import pytest
 from world import World, eventually
 
 from anyvisor.hri.fake.driver import NAME as FAKE
+from anyvisor.kube.errors import NotFound
 from anyvisor.kube.resources import EVENTS, HYPERVISOR_NODES, NODES, PODS, VMIS
 
 
@@ -48,7 +49,7 @@ async def test_the_node_says_what_it_can_run(world: World):
     async def look() -> dict[str, object] | None:
         try:
             node = await world.client.get(HYPERVISOR_NODES, "node-1")
-        except Exception:
+        except NotFound:
             return None
         drivers = {d["driver"]: d for d in node.get("status", {}).get("drivers", [])}
         return node if drivers.get("test.anyvisor.io", {}).get("healthy") else None

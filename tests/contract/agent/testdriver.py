@@ -156,9 +156,11 @@ class TestDriver(Driver):
 
     async def start(self, machine: MachineContext, call: Call) -> None:
         await self.fault("start")
-        session = machine.session = Session(machine)
-        if await session.open(call.descriptors.take_socket("control")) == "gone":
-            raise VmmFailed("the VMM closed its control channel", retry="never")
+        session = machine.session
+        if session is None or not machine.connected:
+            session = machine.session = Session(machine)
+            if await session.open(call.descriptors.take_socket("control")) == "gone":
+                raise VmmFailed("the VMM closed its control channel", retry="never")
         session.send(b"run")
         async with asyncio.timeout(5):
             while await session.states.get() != "running":

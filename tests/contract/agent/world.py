@@ -233,7 +233,7 @@ class World:
 
         async def look() -> Json | None:
             vmi = await self.get(name) or {}
-            found = vmi.get("status", {}).get("conditions") or []
+            found: list[Json] = vmi.get("status", {}).get("conditions") or []
             return next((c for c in found if c["type"] == type_ and c.get("reason") == reason), None)
 
         try:
