@@ -7,6 +7,7 @@ import jsonschema_rs
 
 from anyvisor.embedded.apiserver import validation
 from anyvisor.embedded.apiserver.jsonpath import JsonPathError, compile_path
+from anyvisor.embedded.apiserver.rules import check_rules
 from anyvisor.embedded.apiserver.status import Cause, invalid_value, required
 from anyvisor.embedded.apiserver.values import as_object, lookup
 
@@ -62,6 +63,7 @@ def _check_version(version: Json, path: str) -> list[Cause]:
     if not isinstance(schema, dict):
         return [required(f"{path}.schema.openAPIV3Schema", "schemas are required")]
     causes = _structural(cast("Json", schema), f"{path}.schema.openAPIV3Schema", root=True)
+    causes.extend(check_rules(cast("Json", schema), f"{path}.schema.openAPIV3Schema"))
     try:
         if not causes:
             validation.fast_check(cast("Json", schema))

@@ -38,6 +38,8 @@ class Node:
     raw: Json = field(default_factory=dict[str, Any])
     defaulted: bool = False
     """Whether this level or one below states a default."""
+    ruled: bool = False
+    """Whether this level or one below has validation rules in CEL."""
     special: bool = False
     """Whether this level or one below has a rule that a JSON Schema does not carry: formats, unique list items."""
 
@@ -82,6 +84,7 @@ def fill(node: Node, schema: Json, resolve: Resolver | None = None) -> None:
     if not node.type and not node.props:
         node.preserve = True
     children = [*node.props.values(), *(child for child in (node.extra, node.items) if child is not None)]
+    node.ruled = bool(schema.get("x-kubernetes-validations")) or any(child.ruled for child in children)
     node.special = "format" in schema or node.list_type in ("set", "map") or any(child.special for child in children)
     node.defaulted = node.default is not UNSET or any(
         child.defaulted or child.default is not UNSET for child in children

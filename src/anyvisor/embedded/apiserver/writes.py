@@ -24,6 +24,8 @@ from anyvisor.embedded.apiserver.fieldset import FieldSet
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.resource import Resource
+from anyvisor.embedded.apiserver.rules import broken_rules
+from anyvisor.embedded.apiserver.schema import UNSET
 from anyvisor.embedded.apiserver.state import Collection, Entry, Key, State, encode
 from anyvisor.embedded.apiserver.status import Cause, StatusError, forbidden_field, invalid_value
 from anyvisor.embedded.apiserver.validation import find_causes, special_causes
@@ -291,6 +293,8 @@ class Writer:
             causes.extend(find_causes(resource.schema, obj))
         elif resource.check is not None:
             causes.extend(special_causes(resource.schema, obj))
+            if not causes and resource.schema.ruled:
+                causes.extend(broken_rules(resource.schema, obj, old if old is not None else UNSET))
         if not call.subresource:
             causes.extend(resource.strategy.validate(obj, old))
         if causes:

@@ -1,0 +1,84 @@
+"""Validation rules of custom resources."""
+
+from typing import Any
+
+import pytest
+
+from anyvisor.embedded.apiserver.rules import broken_rules, check_rules
+from anyvisor.embedded.apiserver.schema import UNSET, compile_schema
+
+Json = dict[str, Any]
+
+
+def rule(text: str, **more: Any) -> Json:
+    return {"rule": text, **more}
+
+
+SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "x-kubernetes-validations": [
+                rule("self.min <= self.max", message="min must not be above max", fieldPath=".min"),
+                rule(
+                    "!has(oldSelf.max) || self.max >= oldSelf.max",
+                    messageExpression="'below ' + string(oldSelf.max)",
+                ),
+            ],
+            "properties": {
+                "min": {"type": "integer"},
+                "max": {"type": "integer"},
+                "name": {"type": "string", "x-kubernetes-validations": [
+                    rule("self == oldSelf", message="name is immutable", reason="FieldValueForbidden")]},
+                "once": {"type": "string", "x-kubernetes-validations": [
+                    rule("!oldSelf.hasValue() || oldSelf.value() == self", optionalOldSelf=True)]},
+                "items": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                          "items": {"type": "object", "properties": {
+                              "k": {"type": "string"},
+                              "v": {"type": "integer", "x-kubernetes-validations": [rule("self >= oldSelf")]}}}},
+                "path": {"type": "string", "x-kubernetes-validations": [rule("self.startsWith('/')")]},
+            },
+        }
+    },
+}  # fmt: skip
+NODE = compile_schema(SCHEMA)
+GOOD: Json = {"min": 1, "max": 2}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "field", "message"),
+    [
+        ({"min": 3, "max": 2}, None, "spec.min", 'Invalid value: "object": min must not be above max'),
+        ({"min": 1, "max": 2}, {"min": 1, "max": 5}, "spec", "below 5"),
+        ({**GOOD, "name": "b"}, {**GOOD, "name": "a"}, "spec.name", "Forbidden: name is immutable"),
+        ({**GOOD, "once": "b"}, {**GOOD, "once": "a"}, "spec.once", "failed rule: !oldSelf.hasValue()"),
+        (
+            {**GOOD, "items": [{"k": "b", "v": 9}, {"k": "a", "v": 1}]},
+            {**GOOD, "items": [{"k": "a", "v": 2}]},
+            "spec.items[1].v",
+            "failed rule: self >= oldSelf",
+        ),
+        ({**GOOD, "path": "x"}, None, "spec.path", "failed rule: self.startsWith"),
+        ({"min": 1}, None, "spec.min", "rule evaluation error: no such key: max"),
+    ],
+)
+def test_broken_rules_are_named(new: Json, old: Json | None, field: str, message: str):
+    causes = broken_rules(NODE, {"spec": new}, {"spec": old} if old is not None else UNSET)
+    assert [cause.field for cause in causes] == [field]
+    assert message in causes[0].message
+
+
+def test_transition_rules_need_an_old_value():
+    new = {**GOOD, "name": "b", "once": "x", "items": [{"k": "a", "v": 1}], "path": "/x"}
+    assert broken_rules(NODE, {"spec": new}) == []
+    assert broken_rules(NODE, {"spec": new}, {"spec": GOOD}) == []
+
+
+def test_a_rule_that_cannot_be_compiled_refuses_the_schema():
+    bad: Json = {"type": "object", "properties": {"a": {
+        "type": "array", "items": {"type": "string", "x-kubernetes-validations": [rule("self.nope()")]}}}}  # fmt: skip
+    causes = list(check_rules(bad, "schema"))
+    assert causes[0].field == "schema.properties[a].items.x-kubernetes-validations[0].rule"
+    assert "nope() is not available in this server" in causes[0].message
+    assert list(check_rules(SCHEMA, "schema")) == []
