@@ -22,13 +22,13 @@ _LOG_PARAMETERS = (
 )
 
 
-class Subresources:
-    """Hands requests of the subresource group to the gateway, which is set once the server that it uses exists."""
+class GatewayRoutes:
+    """Hands requests of the aggregated groups to the gateway, which is set once the server that it uses exists."""
 
     def __init__(self) -> None:
         self.gateway: Gateway | None = None
 
-    def routes(self) -> Sequence[Aggregated]:
+    def all(self) -> Sequence[Aggregated]:
         """The group versions for the server's configuration."""
         return [_aggregated(route) for route in routes(self._ready)]
 
@@ -47,7 +47,7 @@ def _aggregated(route: Route) -> Aggregated:
         assert route.stream is not None
         return await route.stream(request)
 
-    listed = [AggregatedResource(each.name, each.kind, verbs=each.verbs) for each in route.resources]
+    listed = [AggregatedResource(entry.name, entry.kind, verbs=entry.verbs) for entry in route.resources]
     return Aggregated(route.group, route.version, listed, handle, stream if route.stream is not None else None)
 
 

@@ -18,7 +18,7 @@ from anyvisor.api.crd import crds
 from anyvisor.controller.service import Controllers
 from anyvisor.embedded import bootstrap, confine, identities
 from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
-from anyvisor.embedded.aggregation import PodLogs, Subresources
+from anyvisor.embedded.aggregation import GatewayRoutes, PodLogs
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.embedded.drivers import DriverPackage, load
@@ -48,7 +48,7 @@ async def _serve(
 ) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    world, subresources, agents = ServerWorld(), Subresources(), Agents()
+    world, aggregated, agents = ServerWorld(), GatewayRoutes(), Agents()
     config = ServerConfig(
         database=directory / "objects.sqlite",
         crds=crds(),
@@ -58,7 +58,7 @@ async def _serve(
             VirtualizationRules(world, "validating"),
             LauncherPodsOnly(),
         ],
-        aggregated=subresources.routes(),
+        aggregated=aggregated.all(),
         pod_log=PodLogs(world, agents).read,
     )
     async with agents, ApiServer(config) as server, asyncio.TaskGroup() as group:
@@ -69,7 +69,7 @@ async def _serve(
             os.write(ready, b"+")
         os.close(ready)
         async with Gateway(Client(server.inprocess(identities.GATEWAY)), agents) as gateway:
-            subresources.gateway = gateway
+            aggregated.gateway = gateway
             work = group.create_task(_work(server), name="controllers")
             await stopped.wait()
             work.cancel()
