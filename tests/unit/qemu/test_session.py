@@ -91,7 +91,7 @@ async def test_vmm_that_dies_before_its_greeting(machine: MachineContext, peer: 
     starting = asyncio.create_task(session.start(peer.theirs, paused=False))
     await peer.command("qmp_capabilities")
     peer.hang_up()
-    with pytest.raises(VmmFailed, match="launcher's log"):
+    with pytest.raises(VmmFailed, match="before it had built the machine"):
         await starting
     assert (machine.phase, machine.state.end_reason) == (t.PHASE_CRASHED, t.END_REASON_VMM_EXITED)
     assert not machine.connected
