@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+from anyvisor.controller.installation_controller import InstallationController
 from anyvisor.controller.node_controller import NodeController
 from anyvisor.controller.sources import open_sources
 from anyvisor.controller.vm_controller import VmController
@@ -13,7 +14,7 @@ from anyvisor.kube.events import EventRecorder
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """VMs, instances and nodes. Two that act at once are harmless; leader election only spares work."""
+    """All that reconcile. Two that act at once are harmless; leader election only spares work."""
 
     client: Client
     events: EventRecorder
@@ -27,6 +28,8 @@ class Controllers:
             machines = VmController(self.client, self.events, sources)
             instances = VmiController(self.client, self.events, sources, on_cluster=self.on_cluster)
             nodes = NodeController(self.client, self.events, sources, force=not self.on_cluster)
+            installation = InstallationController(self.client, self.events, sources)
+            group.create_task(installation.run(), name="installation controller")
             group.create_task(machines.run(), name="VM controller")
             group.create_task(instances.run(), name="VMI controller")
             group.create_task(nodes.run(), name="node controller")

@@ -8,6 +8,8 @@ import msgspec
 
 from anyvisor.api.meta import Json
 from anyvisor.controller import words
+from anyvisor.controller.installation import configuration_of
+from anyvisor.controller.settings import Settings
 from anyvisor.controller.vm.data_volumes import DATA_VOLUMES
 from anyvisor.kube import errors
 from anyvisor.kube.client import Client
@@ -172,6 +174,11 @@ def get(informer: Informer | None, namespace: str | None, name: str) -> Json | N
 def index(informer: Informer | None, name: str, key: str) -> list[Json]:
     """The cached objects under a key of an index, decoded."""
     return [found.json() for found in informer.index(name, key)] if informer is not None else []
+
+
+def configuration(sources: Sources) -> Settings:
+    """The settings in force; all defaults while there is no KubeVirt object."""
+    return Settings(configuration_of([one.json() for one in sources.configurations.values()]))
 
 
 async def _served(client: Client, resource: Resource) -> bool:

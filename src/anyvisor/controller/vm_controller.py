@@ -6,12 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from anyvisor.api.meta import Json, list_at, name, namespace, object_at, text_at, uid
+from anyvisor.api.meta import Json, list_at, name, namespace, text_at, uid
 from anyvisor.controller import words
 from anyvisor.controller.outcome import Change, Write
-from anyvisor.controller.settings import Settings
 from anyvisor.controller.settling import changes_of, creates, held_back, settle
-from anyvisor.controller.sources import OWNER, Sources, get, index, key_of, owner_key
+from anyvisor.controller.sources import OWNER, Sources, configuration, get, index, key_of, owner_key
 from anyvisor.controller.vm.data_volumes import claim_name
 from anyvisor.controller.vm.reconcile import reconcile_vm, with_failure
 from anyvisor.controller.vm.world import VmWorld, template_spec
@@ -124,9 +123,3 @@ def _status_only(write: Write) -> bool:
 
 def _is_final(vmi: CachedObject) -> bool:
     return text_at(vmi.json(), "status", "phase") in {words.SUCCEEDED, words.FAILED}
-
-
-def configuration(sources: Sources) -> Settings:
-    """The settings of the one KubeVirt object; all defaults while there is none."""
-    found = sources.configurations.values()
-    return Settings(object_at(found[0].json(), "spec", "configuration")) if found else Settings()

@@ -16,9 +16,8 @@ from anyvisor.controller import words
 from anyvisor.controller.outcome import Change, Outcome, Write
 from anyvisor.controller.planned import Fleet, plan_instance
 from anyvisor.controller.settling import changes_of, held_back, settle
-from anyvisor.controller.sources import CLAIM, OWNER, STATE_OF, Sources, get, index, key_of, owner_key
+from anyvisor.controller.sources import CLAIM, OWNER, STATE_OF, Sources, configuration, get, index, key_of, owner_key
 from anyvisor.controller.vm.data_volumes import claim_name
-from anyvisor.controller.vm_controller import configuration
 from anyvisor.controller.vmi.reconcile import reconcile_vmi, with_problem
 from anyvisor.controller.vmi.topology import needed
 from anyvisor.controller.vmi.world import VmiWorld, spec_volumes

@@ -71,14 +71,16 @@ class Lab:
             for task in tasks:
                 task.cancel()
 
-    async def follow(self, resource: Resource, *, labels: str = "", fields: str = "") -> AsyncGenerator[Json]:
+    async def follow(
+        self, resource: Resource, *, namespace: str = "default", labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[Json]:
         """The objects of a selection now, then each as it changes; one that went has only its metadata."""
-        listed = await self.client.list(resource, "default", labels=labels or None, fields=fields or None)
+        listed = await self.client.list(resource, namespace, labels=labels or None, fields=fields or None)
         for one in listed["items"]:
             yield one
         version = listed["metadata"]["resourceVersion"]
         async for event in self.client.watch(
-            resource, "default", resource_version=version, labels=labels or None, fields=fields or None
+            resource, namespace, resource_version=version, labels=labels or None, fields=fields or None
         ):
             if event.type is EventType.DELETED:
                 yield {"metadata": event.object.json()["metadata"], "gone": True}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anyvisor.controller import nodes
-from anyvisor.kube.resources import CLASSES, LEASES, NODES, PODS, VMIS, VMS
+from anyvisor.kube.resources import CLASSES, KUBEVIRTS, LEASES, NODES, PODS, VMIS, VMS
 from tests.contract.controller.lab import NODE, Json, Lab, phase, vm
 
 
@@ -196,3 +196,16 @@ async def test_a_lone_instance_is_planned_run_and_deleted(lab: Lab) -> None:
         await lab.play_end("b", pod)
         await lab.gone(VMIS, "b")
         await lab.told("b", "SuccessfulCreate")
+
+
+async def test_the_installation_tells_which_configuration_is_in_force(lab: Lab) -> None:
+    async with lab.controllers():
+        gates = {"developerConfiguration": {"featureGates": ["ImageVolume"]}}
+        changed = await lab.client.patch(KUBEVIRTS, "kubevirt", "kubevirt", {"spec": {"configuration": gates}})
+        generation = changed["metadata"]["generation"]
+        found = await lab.first(
+            KUBEVIRTS,
+            lambda seen: seen.get("status", {}).get("observedGeneration") == generation,
+            namespace="kubevirt",
+        )
+        assert condition(found, "Available")["status"] == "True"
