@@ -1,7 +1,7 @@
 """The scheduler's loop: watches pods and nodes, binds what has a place, and says why where nothing has.
 
-One pod at a time, as each placement changes the ground for the next. A placement counts as soon as the API
-server accepted the binding, before the watch shows it.
+Decisions are made one after the other, as each placement changes the ground for the next: a placement counts from
+the moment of its decision, before the API server accepts the binding and the watch shows it.
 """
 
 import logging
@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 
 NAME: Final = "default-scheduler"
 """Value of `spec.schedulerName` of the pods that are ours; the API's default."""
+
+BINDINGS: Final = 8
+"""Bindings that may be under way at once; decisions are not, as none of them waits for anything."""
 
 Key = tuple[str, str]
 V = TypeVar("V", Pod, Node)
@@ -59,7 +62,7 @@ class Scheduler:
                 await stack.enter_async_context(informer)
                 await informer.synced.wait()
                 informer.on_change(handler)
-            await self._queue.run(self._place)
+            await self._queue.run(self._place, workers=BINDINGS)
 
     def _namespace_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
         if new is not None:
