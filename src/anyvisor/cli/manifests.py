@@ -13,13 +13,14 @@ import yaml
 
 MAX_BYTES = 64 << 20
 _MAX_DEPTH = 128
-_MAX_NODES = 2_000_000
+_MAX_NODES = 500_000
 
 _INTEGER = re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|0o?[0-7]+|0|[1-9][0-9]*)\Z", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?\Z", re.ASCII)
 _TRUE, _FALSE, _NULL = ("true", "True", "TRUE"), ("false", "False", "FALSE"), ("null", "Null", "NULL", "~", "")
 _STEP = re.compile(r"[^.\[\]]+|\[[^\]]*\]")
 _LONGEST_NUMBER = 64
+_TEXT = "tag:yaml.org,2002:str"
 
 
 class ManifestError(ValueError):
@@ -166,6 +167,8 @@ def _scalar(node: yaml.ScalarNode) -> Any:
         return written in _TRUE
     if len(written) <= _LONGEST_NUMBER:
         if _INTEGER.match(written):
+            if node.tag == _TEXT and not written.lstrip("+-").startswith("0o"):
+                return written  # `!!str 1`: the parser itself would have called it a number
             return _integer(written)
         if _FLOAT.match(written):
             return float(written)

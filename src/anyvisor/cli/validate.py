@@ -136,7 +136,7 @@ class _Checker:
         result = self._offline.decide(self._offline.request(obj))
         if not result.allowed:
             return _Verdict(file, document, result, [])
-        later = [f"not served by this version: {cause.message}" for cause in unserved.check(kind, result.object)]
+        later = [cause.message for cause in unserved.check(kind, obj)]
         result = replace(result, warnings=[*result.warnings, *later])
         return _Verdict(file, document, result, self._plan(obj))
 

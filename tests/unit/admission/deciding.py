@@ -6,7 +6,7 @@ from typing import Any
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.dispatch import admit
 from anyvisor.admission.result import CREATE, AdmissionRequest, AdmissionResult, User
-from anyvisor.admission.values import mapping
+from anyvisor.admission.values import clone, mapping
 
 Json = dict[str, Any]
 Change = Callable[[Json], object]
@@ -116,9 +116,9 @@ def put(path: str, value: Any) -> Change:
             holder = holder[int(step[1:-1])] if step.startswith("[") else holder.setdefault(step, {})
         if last.startswith("["):
             index = int(last[1:-1])
-            holder[index:] = [value, *holder[index + 1 :]]
+            holder[index:] = [clone(value), *holder[index + 1 :]]
         else:
-            holder[last] = value
+            holder[last] = clone(value)
 
     return change
 
