@@ -24,6 +24,10 @@ COMMANDS = {
     "soft-reboot": "ask a VM's guest to reboot",
     "console": "attach to a VM's serial console (Ctrl+] leaves)",
     "why": "say in one sentence why a VM does not run",
+    "review": "say which hypervisor classes would run a machine, and what would work instead",
+    "classes": "list the hypervisor classes",
+    "drivers": "list the installed hypervisor drivers",
+    "nodes": "list the nodes with what they can run",
     "image": "import, list and remove images",
     "kubectl": "run kubectl against this instance",
     "validate": "check manifests without a server",
@@ -31,7 +35,10 @@ COMMANDS = {
     "version": "print the version",
 }
 
-_MODULES = dict.fromkeys(("pause", "unpause", "reset", "soft-reboot"), "machine")
+_MODULES = {
+    **dict.fromkeys(("pause", "unpause", "reset", "soft-reboot"), "machine"),
+    **dict.fromkeys(("classes", "drivers", "nodes"), "listing"),
+}
 """Commands whose module has another name than they have."""
 
 EXIT_FAILURE = 1

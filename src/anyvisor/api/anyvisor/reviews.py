@@ -2,17 +2,16 @@
 
 from typing import Any
 
+import msgspec
+
 from anyvisor.api.meta import Model, ObjectMeta
-from anyvisor.api.wire import Int32
 
 
 class MachineReviewSpec(Model, frozen=True, kw_only=True):
     """The question: one machine, and the classes to try it on."""
 
-    template: dict[str, Any]
-    """`metadata` and `spec` of a VirtualMachineInstance, as a VirtualMachine's template has them."""
-    namespace: str | None = None
-    """The namespace whose claims, secrets and limits count; `default` when absent."""
+    machine: dict[str, Any]
+    """A whole VirtualMachine or VirtualMachineInstance."""
     classes: tuple[str, ...] | None = None
     """The classes to judge; all when absent."""
 
@@ -41,52 +40,68 @@ class Finding(Model, frozen=True, kw_only=True):
 
 
 class Change(Model, frozen=True, kw_only=True):
-    """One field of a counter-offer: what it would become."""
+    """One field of an offer: what it would become."""
 
     field: str
     value: Any = None
     """The new value; absent when the field is to be removed."""
+    cost: str
+    """What the guest notices of it."""
 
 
-class CounterOffer(Model, frozen=True, kw_only=True):
+class Offer(Model, frozen=True, kw_only=True):
     """Something that would work instead."""
 
+    hypervisor_class: str = msgspec.field(name="class", default="")
+    """The class to use; empty where an admin has to act first."""
     cost: str
     """What it costs: `none`, `invisible`, `visible`, `feature` or `admin`."""
     message: str
     """The offer as a sentence."""
-    hypervisor: str | None = None
-    """The class to use, where the offer is another one."""
+    patch: tuple[dict[str, Any], ...] | None = None
+    """JSON Patch (RFC 6902) against the VirtualMachineInstanceSpec, the class included."""
     changes: tuple[Change, ...] | None = None
     """The fields to change."""
+
+
+class Substitution(Model, frozen=True, kw_only=True):
+    """A default that the driver cannot meet, and what would stand in its place."""
+
+    field: str
+    from_: Any = msgspec.field(name="from", default=None)
+    to: Any = None
+    reason: str | None = None
 
 
 class ClassVerdict(Model, frozen=True, kw_only=True):
     """What one class says to the machine."""
 
-    hypervisor: str
-    """The class."""
+    hypervisor_class: str = msgspec.field(name="class")
     driver: str | None = None
-    """Its driver."""
+    driver_version: str | None = None
+    accelerator: str | None = None
+    """What would virtualize CPU and memory: `kvm`, `emulation`, ..., or `auto` where nodes differ."""
     verdict: str
     """`SATISFIED`, `DEGRADED`, `REFUSED` or `UNKNOWN`."""
-    confirmed: tuple[str, ...] | None = None
-    """The capabilities that the machine needs and the driver has."""
     findings: tuple[Finding, ...] | None = None
     """All findings at once."""
-    counter_offers: tuple[CounterOffer, ...] | None = None
-    """What would work instead, cheapest first."""
-    nodes: Int32 | None = None
-    """How many nodes could run the machine now."""
+    substitutions: tuple[Substitution, ...] | None = None
+    memory_bytes: int | None = None
+    """Memory of the launcher pod."""
+    overhead_bytes: int | None = None
+    """What of it is not the guest's."""
 
 
 class MachineReviewStatus(Model, frozen=True, kw_only=True):
     """The answer."""
 
-    verdicts: tuple[ClassVerdict, ...] | None = None
-    """One verdict per class, the best first."""
-    chosen: str | None = None
-    """The class that the planner would choose, if any fits."""
+    hypervisor_class: str = msgspec.field(name="class", default="")
+    """The class that would be taken: as named, the default one, or the planner's choice."""
+    verdict: str
+    """That class's verdict."""
+    classes: tuple[ClassVerdict, ...] | None = None
+    offers: tuple[Offer, ...] | None = None
+    """What would work instead, the cheapest first; none where the class accepts the machine."""
 
 
 class MachineReview(Model, frozen=True, kw_only=True):

@@ -1,0 +1,74 @@
+"""`anyvisor classes|drivers|nodes`: what the instance can run VMs on."""
+
+import argparse
+from typing import Any, cast
+
+from anyvisor.api.meta import list_at
+from anyvisor.cli.api import connect
+from anyvisor.cli.tables import show
+
+Json = dict[str, Any]
+_PLURALS = {"classes": "hypervisorclasses", "drivers": "hypervisordrivers", "nodes": "hypervisornodes"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """`-o` as kubectl has it."""
+    parser.add_argument(
+        "-o", "--output", choices=["table", "json", "yaml", "name"], default="table", help="output format"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print them."""
+    listed: Json = connect().call("GET", f"/apis/anyvisor.io/v1alpha1/{_PLURALS[arguments.command]}")
+    items: list[Json] = listed["items"]
+    match arguments.output:
+        case "json":
+            import json
+
+            print(json.dumps(listed))
+        case "yaml":
+            from anyvisor.cli.documents import to_yaml
+
+            print(to_yaml(listed), end="")
+        case "name":
+            for item in items:
+                print(item["metadata"]["name"])
+        case _:
+            show(*_TABLES[arguments.command](items))
+    return 0
+
+
+def _classes(items: list[Json]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    rows = [
+        (item["metadata"]["name"], item["spec"]["driver"], "yes" if item["spec"].get("default") else "")
+        for item in items
+    ]
+    return ("CLASS", "DRIVER", "DEFAULT"), rows
+
+
+def _drivers(items: list[Json]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    manifests = [(item["metadata"]["name"], item["spec"]["manifest"]) for item in items]
+    rows = [
+        (name, m["version"], m["vmm"]["name"], m["launchMode"], ",".join(m["accelerators"]), len(m["capabilities"]))
+        for name, m in manifests
+    ]
+    return ("DRIVER", "VERSION", "VMM", "LAUNCH", "ACCELERATORS", "CAPABILITIES"), rows
+
+
+def _nodes(items: list[Json]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    rows = [
+        (
+            item["metadata"]["name"],
+            driver["driver"],
+            driver.get("version", ""),
+            "yes" if driver.get("healthy") else "no",
+            ",".join(list_at(driver, "accelerators")) or "-",
+        )
+        for item in items
+        for driver in cast("list[Json]", list_at(item, "status", "drivers"))
+    ]
+    return ("NODE", "DRIVER", "VERSION", "HEALTHY", "ACCELERATORS"), rows
+
+
+_TABLES = {"classes": _classes, "drivers": _drivers, "nodes": _nodes}

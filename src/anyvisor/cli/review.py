@@ -1,0 +1,96 @@
+"""`anyvisor review -f vm.yaml`: which hypervisor classes would run a machine, and what would work instead."""
+
+import argparse
+import sys
+from typing import Any, cast
+from urllib.parse import quote
+
+from anyvisor.api.meta import list_at, text_at
+from anyvisor.cli.api import Api, connect
+from anyvisor.cli.main import CommandError
+from anyvisor.cli.tables import show
+
+Json = dict[str, Any]
+_KINDS = ("VirtualMachine", "VirtualMachineInstance")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """A manifest, or every VM that there is."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("-f", "--filename", metavar="FILE", help="manifest with a VM or VMI; - is standard input")
+    what.add_argument("--all", action="store_true", help="every VM of the instance")
+    parser.add_argument("--class", dest="hypervisor", metavar="CLASS", help="this class alone (default: all)")
+    parser.add_argument("-n", "--namespace", default="default", help="namespace of the machine (default: default)")
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table", help="output format")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit code 0 when every machine could run, else 1."""
+    api = connect()
+    machines = _existing(api) if arguments.all else _manifests(arguments.filename)
+    answers = [(_name(machine), _ask(api, machine, arguments)) for machine in machines]
+    if arguments.output == "json":
+        import json
+
+        print(json.dumps([{"vm": name, **status} for name, status in answers]))
+    else:
+        for name, status in answers:
+            _print(name, status)
+    return 0 if all(status["verdict"] in ("SATISFIED", "DEGRADED") for _, status in answers) else 1
+
+
+def _existing(api: Api) -> list[Json]:
+    items: list[Json] = api.call("GET", "/apis/kubevirt.io/v1/virtualmachines")["items"]
+    return [{**item, "kind": "VirtualMachine"} for item in items]
+
+
+def _manifests(path: str) -> list[Json]:
+    from anyvisor.cli.documents import from_yaml
+
+    try:
+        text = sys.stdin.read() if path == "-" else open(path, encoding="utf-8").read()  # noqa: SIM115
+        documents = from_yaml(text)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path}: {error}") from error
+    found = [document for document in documents if document.get("kind") in _KINDS]
+    if not found:
+        raise CommandError(f"{path} holds neither a VirtualMachine nor a VirtualMachineInstance")
+    return found
+
+
+def _name(machine: Json) -> str:
+    return text_at(machine, "metadata", "name") or text_at(machine, "metadata", "generateName") or "machine"
+
+
+def _ask(api: Api, machine: Json, arguments: argparse.Namespace) -> Json:
+    review: Json = {
+        "apiVersion": "reviews.anyvisor.io/v1alpha1",
+        "kind": "MachineReview",
+        "spec": {"machine": machine, **({"classes": [arguments.hypervisor]} if arguments.hypervisor else {})},
+    }
+    namespace = text_at(machine, "metadata", "namespace") or arguments.namespace
+    path = f"/apis/reviews.anyvisor.io/v1alpha1/namespaces/{quote(namespace)}/machinereviews"
+    return api.call("POST", path, review)["status"]
+
+
+def _print(name: str, status: Json) -> None:
+    chosen = status.get("class") or "the default class"
+    print(f"{name}: {status['verdict']} by {chosen}")
+    verdicts = cast("list[Json]", list_at(status, "classes"))
+    show(
+        ("CLASS", "DRIVER", "VERDICT", "ACCELERATOR", "OVERHEAD"),
+        [
+            (v["class"], v.get("driver", ""), v["verdict"], v.get("accelerator", ""), _size(v.get("overheadBytes", 0)))
+            for v in verdicts
+        ],
+    )
+    for verdict in verdicts:
+        for finding in cast("list[Json]", list_at(verdict, "findings")):
+            if finding["severity"] != "info":
+                print(f"  {verdict['class']}: {finding['severity']}: {finding['message']}")
+    for number, offer in enumerate(cast("list[Json]", list_at(status, "offers")), 1):
+        print(f"  offer {number} ({offer['cost']}): {offer['message']}")
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count else "-"
