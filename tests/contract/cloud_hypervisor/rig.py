@@ -56,13 +56,18 @@ class Guest:
         """A new connection to one of the machine's endpoints."""
         connection = socket.socket(socket.AF_UNIX)
         connection.setblocking(False)
-        connection.connect(str(self.path(endpoint_id)))
+        try:
+            connection.connect(str(self.path(endpoint_id)))
+        except OSError:
+            connection.close()
+            raise
         return connection
 
     def open_console(self) -> None:
         """Connect to the console; what it says is collected by `said`."""
         if self.console is not None:
             self.console.close()
+            self.console = None
         self.console = self.connect("console/serial0")
 
     async def said(self, pattern: str) -> str:
@@ -187,12 +192,12 @@ class Rig:
 
     async def start(self, guest: Guest) -> None:
         """Hand over what the driver wants and let the guest run."""
-        tokens = await self._tokens(guest, starting=True)
+        tokens = await self.tokens(guest, starting=True)
         await self.done(await self.client.start(guest.machine.id, generation=1, tokens=tokens))
 
     async def adopt(self, guest: Guest) -> MachineState:
         """Give a running machine to a driver that does not know it."""
-        tokens = await self._tokens(guest, starting=False)
+        tokens = await self.tokens(guest, starting=False)
         response = await self.client.adopt(
             guest.machine.id, guest.prepared.handle, generation=1, tokens=tokens, pid=guest.process.pid
         )
@@ -202,7 +207,8 @@ class Rig:
         """Send a descriptor to the driver."""
         return await self.client.send_descriptor(handle, descriptor)
 
-    async def _tokens(self, guest: Guest, *, starting: bool) -> list[DescriptorToken]:
+    async def tokens(self, guest: Guest, *, starting: bool) -> list[DescriptorToken]:
+        """Send what the driver wants: for a start all of it, for an adoption the ways to the VMM."""
         endpoints = {each.id: each for each in guest.prepared.endpoints}
         tokens: list[DescriptorToken] = []
         for handle in guest.prepared.driver_handles:

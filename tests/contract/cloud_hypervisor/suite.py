@@ -235,7 +235,7 @@ class DriverSuite:
         guest = await boot(rig)
         await rig.kill_driver()
         await rig.start_driver()
-        tokens = await rig._tokens(guest, starting=False)
+        tokens = await rig.tokens(guest, starting=False)
         guest.process.kill()
         await guest.ended()
         with pytest.raises(MachineNotFound, match="is gone"):

@@ -41,6 +41,7 @@ BOOT_SECONDS: Final = 30.0
 END_SECONDS: Final = 20.0
 """How long the VMM may take to write its images out and end."""
 REBOOT_SECONDS: Final = 15.0
+UNDO_SECONDS: Final = 2.0
 
 
 class Session:
@@ -105,7 +106,7 @@ class Session:
     async def _undo(self) -> None:
         """After a failed start the VMM keeps the config, and would answer `already created` to the next."""
         with contextlib.suppress(RestError):
-            await self._live().put("vm.delete")
+            await self._live().put("vm.delete", seconds=UNDO_SECONDS)
 
     def _warn_of_differences(self, config: Mapping[str, Json], info: Mapping[str, Any]) -> None:
         """The VMM drops fields that it does not know without a word, so what matters is read back."""
