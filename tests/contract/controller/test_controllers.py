@@ -209,3 +209,69 @@ async def test_the_installation_tells_which_configuration_is_in_force(lab: Lab) 
             namespace="kubevirt",
         )
         assert condition(found, "Available")["status"] == "True"
+
+
+async def ask(lab: Lab, *requests: Json) -> None:
+    await lab.client.patch(VMS, "a", "default", {"status": {"stateChangeRequests": [*requests]}}, subresource="status")
+
+
+async def test_a_restart_that_was_asked_for_ends_in_another_instance(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm())
+        first = await lab.started("a")
+        await lab.see(VMS, "a", printed("Running"))
+        old = (await lab.client.get(VMIS, "a", "default"))["metadata"]["uid"]
+        await ask(lab, {"action": "Stop", "uid": old}, {"action": "Start"})
+        await lab.play_end("a", first)
+        new = await lab.see(VMIS, "a", lambda seen: "gone" not in seen and seen["metadata"]["uid"] != old)
+        assert (
+            new["spec"]["domain"]["firmware"]["uuid"]
+            == (await lab.client.get(VMS, "a", "default"))["spec"]["template"]["spec"]["domain"]["firmware"]["uuid"]
+        )
+        await lab.started("a")
+        done = await lab.see(VMS, "a", lambda seen: printed("Running")(seen) and seen["status"]["ready"])
+        assert not done["status"].get("stateChangeRequests")
+
+
+async def test_a_manual_vm_follows_requests_only(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm(strategy="Manual"))
+        await lab.see(VMS, "a", printed("Stopped"))
+        assert not (await lab.client.list(VMIS, "default"))["items"]
+        await ask(lab, {"action": "Start"})
+        pod = await lab.started("a")
+        await lab.see(VMS, "a", lambda seen: printed("Running")(seen) and not seen["status"].get("stateChangeRequests"))
+        await lab.run_guest("a", "Succeeded")
+        await lab.run_pod(pod, "Succeeded")
+        ended = await lab.see(VMS, "a", printed("Stopped"))
+        assert ended["status"]["created"] is True
+
+
+@pytest.mark.parametrize(
+    ("strategy", "guest", "again"),
+    [
+        ("Always", "Succeeded", True),
+        ("Always", "Failed", True),
+        ("RerunOnFailure", "Failed", True),
+        ("RerunOnFailure", "Succeeded", False),
+        ("Once", "Failed", False),
+    ],
+)
+async def test_what_follows_the_end_of_a_guest(lab: Lab, strategy: str, guest: str, *, again: bool) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm(strategy=strategy))
+        pod = await lab.started("a")
+        await lab.see(VMS, "a", printed("Running"))
+        old = (await lab.client.get(VMIS, "a", "default"))["metadata"]["uid"]
+        await lab.run_guest("a", guest)
+        await lab.run_pod(pod, "Succeeded" if guest == "Succeeded" else "Failed")
+        if again:
+            await lab.see(VMIS, "a", lambda seen: "gone" not in seen and seen["metadata"]["uid"] != old)
+            await lab.started("a")
+            await lab.see(VMS, "a", printed("Running"))
+        else:
+            await lab.see(VMS, "a", lambda seen: seen["status"]["printableStatus"] != "Running")
+            assert len((await lab.client.list(PODS, "default"))["items"]) <= 1
