@@ -18,9 +18,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Where the driver is, how far to go, how to tell."""
     parser.add_argument("--endpoint", required=True, metavar="unix:///PATH", help="the driver's HRI socket")
     parser.add_argument("--fd-socket", metavar="PATH", help="the driver's descriptor socket")
-    parser.add_argument("--level", type=int, default=0, choices=[0], help="highest level to run (default 0)")
+    parser.add_argument("--level", type=int, default=0, choices=[0, 1], help="highest level to run (default 0)")
     parser.add_argument("--manifest", metavar="FILE", help="the driver's manifest, to compare with what it says")
     parser.add_argument("--machine", metavar="FILE", help="a Machine message as JSON: another shape to plan")
+    parser.add_argument("--kernel", metavar="FILE", help="level 1: a kernel that talks on its first serial port")
+    parser.add_argument("--initrd", metavar="FILE", help="level 1: its initial RAM disk")
+    parser.add_argument("--command-line", default="", metavar="TEXT", help="level 1: its command line")
+    parser.add_argument("--talks", action="store_true", help="level 1: the guest goes on talking by itself")
+    parser.add_argument(
+        "--driver", metavar="COMMAND", default="", help="start the driver by this command, with {hri} and {fd} in it"
+    )
     parser.add_argument("--check", action="append", default=[], metavar="ID", help="run this check alone; may repeat")
     parser.add_argument("-o", "--output", choices=["text", "json", "junit"], default="text", help="what to print")
     parser.add_argument("--json", metavar="FILE", help="also write the result as JSON, the evidence for a manifest")
@@ -37,10 +44,18 @@ def run(arguments: argparse.Namespace) -> int:
         level=arguments.level,
         machine=_machine(arguments.machine) if arguments.machine else None,
         manifest_digest=_manifest_digest(arguments.manifest) if arguments.manifest else "",
+        kernel=arguments.kernel,
+        initrd=arguments.initrd,
+        command_line=arguments.command_line,
+        talks=arguments.talks,
+        driver_command=arguments.driver,
         only=tuple(arguments.check),
     )
     heard = _print_result if arguments.output == "text" else _silent
-    report = asyncio.run(conformance.run(options, heard))
+    try:
+        report = asyncio.run(conformance.run(options, heard))
+    except conformance.DriverStartError as error:
+        raise CommandError(str(error)) from error
     if arguments.json:
         Path(arguments.json).write_text(conformance.as_json(report), encoding="utf-8")
     if arguments.junit:

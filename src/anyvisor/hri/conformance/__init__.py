@@ -5,7 +5,8 @@
 Level 0 needs no VMM. The result is the evidence by which a capability may be called `supported`.
 """
 
+from anyvisor.hri.conformance.process import DriverStartError
 from anyvisor.hri.conformance.report import Outcome, Report, Result, as_json, as_junit
 from anyvisor.hri.conformance.runner import Options, run
 
-__all__ = ["Options", "Outcome", "Report", "Result", "as_json", "as_junit", "run"]
+__all__ = ["DriverStartError", "Options", "Outcome", "Report", "Result", "as_json", "as_junit", "run"]

@@ -3,17 +3,19 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from anyvisor.hri.client import HriClient
-from anyvisor.hri.conformance import books, contract, descriptors, events, identity
+from anyvisor.hri.conformance import books, contract, descriptors, events, guests, identity
+from anyvisor.hri.conformance.process import driver_process
 from anyvisor.hri.conformance.registry import Entry
 from anyvisor.hri.conformance.report import Outcome, Report, Result
 from anyvisor.hri.conformance.session import DEADLINES, CheckFailedError, CheckSkippedError, Session, small_machine
 from anyvisor.hri.errors import HriError
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 
-CHECK_SECONDS = 90.0
+CHECK_SECONDS = 180.0
 FIRST = "identity.info"
 CHECKS: tuple[Entry, ...] = (
     *identity.CHECKS,
@@ -21,6 +23,7 @@ CHECKS: tuple[Entry, ...] = (
     *events.CHECKS,
     *descriptors.CHECKS,
     *books.CHECKS,
+    *guests.CHECKS,
 )
 """In the order in which they run: what must work before the next can be judged."""
 
@@ -35,6 +38,14 @@ class Options:
     machine: Machine | None = None
     """The shape to plan; a small one with a kernel when absent."""
     manifest_digest: str = ""
+    kernel: str | None = None
+    """What to boot at level 1."""
+    initrd: str | None = None
+    command_line: str = ""
+    talks: bool = False
+    """Whether that guest goes on talking by itself, so that silence means something."""
+    driver_command: str = ""
+    """Start the driver by this command, with {hri} and {fd} in it; else it runs already."""
     only: tuple[str, ...] = ()
     """Ids to run, with the first, which all need; empty = all."""
 
@@ -42,13 +53,25 @@ class Options:
 async def run(options: Options, heard: Callable[[Result], None] = lambda _result: None) -> Report:
     """Run all checks up to the level. `heard` is told of each result as it comes."""
     results: list[Result] = []
-    async with HriClient(options.hri_socket, options.fd_socket, deadlines=DEADLINES) as client:
+    async with AsyncExitStack() as stack:
+        driver = None
+        if options.driver_command:
+            fd_socket = options.fd_socket or ""
+            driver = await stack.enter_async_context(
+                driver_process(options.driver_command, options.hri_socket, fd_socket)
+            )
+        client = await stack.enter_async_context(HriClient(options.hri_socket, options.fd_socket, deadlines=DEADLINES))
         session = Session(
             hri_socket=options.hri_socket,
             fd_socket=options.fd_socket,
             client=client,
             machine=options.machine or small_machine(),
             manifest_digest=options.manifest_digest,
+            kernel=options.kernel,
+            initrd=options.initrd,
+            command_line=options.command_line,
+            talks=options.talks,
+            driver=driver,
         )
         for entry in _chosen(options):
             if results and results[0].outcome == Outcome.FAILED:

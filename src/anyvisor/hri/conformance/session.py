@@ -16,6 +16,7 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from anyvisor.hri.client import Deadlines, HriClient, new_operation_id
+from anyvisor.hri.conformance.process import DriverProcess
 from anyvisor.hri.errors import HriError
 from anyvisor.hri.v1.identity_pb2 import GetInfoResponse
 from anyvisor.hri.v1.machine_pb2 import PrepareResponse
@@ -66,6 +67,14 @@ class Session:
     client: HriClient
     machine: Machine
     manifest_digest: str = ""
+    kernel: str | None = None
+    """A kernel to boot at level 1: it must talk on the first serial port and obey the power button."""
+    initrd: str | None = None
+    command_line: str = ""
+    talks: bool = False
+    """Whether the guest goes on talking by itself."""
+    driver: DriverProcess | None = None
+    """The driver, where this program started it."""
     info: GetInfoResponse = field(default_factory=GetInfoResponse)
     _count: int = 0
 

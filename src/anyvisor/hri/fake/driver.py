@@ -6,7 +6,9 @@ import os
 import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
+from functools import cache
 from importlib import resources
+from typing import Any
 
 from anyvisor.hri import manifests
 from anyvisor.hri.errors import DriverUnavailable, InvalidRequest, MachineNotFound
@@ -42,6 +44,13 @@ CRASH_CODE = 70
 _MAX_HANDLE = 60 << 10
 
 
+@cache
+def manifest() -> dict[str, Any]:
+    """What the driver says of itself. Read it before forking: the parser leaves megabytes behind."""
+    text = resources.files("anyvisor.hri.fake").joinpath("manifest.yaml").read_text(encoding="utf-8")
+    return manifests.read(text)
+
+
 class FakeDriver(Driver):
     """See the package. `guests` lets a test play the guest: end it, panic, reboot."""
 
@@ -53,8 +62,7 @@ class FakeDriver(Driver):
         self._vmm_version = vmm_version
         self._calls: Counter[str] = Counter()
         self._kept: list[int] = []
-        text = resources.files("anyvisor.hri.fake").joinpath("manifest.yaml").read_text(encoding="utf-8")
-        self.manifest = manifests.read(text)
+        self.manifest = manifest()
         self._digest = manifests.digest(self.manifest)
         self._stated = manifests.stated(self.manifest)
 
