@@ -34,19 +34,25 @@ _CHOICES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("topologySpreadConstraints[].nodeAffinityPolicy", _POLICIES, False),
     ("topologySpreadConstraints[].nodeTaintsPolicy", _POLICIES, False),
     ("topologySpreadConstraints[].whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"), True),
-    ("volumes[].containerDisk.imagePullPolicy", _PULL_POLICIES, False),
 )
 _LARGEST_COUNT = 2**32 - 1
-_STEPS = tuple((tuple(path.split(".")), allowed, required) for path, allowed, required in _CHOICES)
+_STEPS = tuple(
+    (path.partition(".")[0].removesuffix("[]"), tuple(path.split(".")), allowed, required)
+    for path, allowed, required in _CHOICES
+)
 
 
 def check_spec(at: str, spec: Obj, out: Causes, *, complete: bool) -> None:
     """The choices and counts in a VMI spec at the path `at`; `complete`: choices that must be made have to be there."""
-    for steps, allowed, required in _STEPS:
-        if steps[0].removesuffix("[]") not in spec:
+    for top, steps, allowed, required in _STEPS:
+        if top not in spec:
             continue
         for path, holder in _holders(at, spec, steps[:-1]):
             _check_choice(f"{path}.{steps[-1]}", holder.get(steps[-1]), allowed, out, missing=complete and required)
+    for index, volume in enumerate(items(spec.get("volumes"))):
+        if "containerDisk" in volume:
+            policy = mapping(volume["containerDisk"]).get("imagePullPolicy")
+            _check_choice(f"{at}.volumes[{index}].containerDisk.imagePullPolicy", policy, _PULL_POLICIES, out)
     domain = mapping(spec.get("domain"))
     if domain:
         _check_counts(f"{at}.domain", domain, out)

@@ -22,7 +22,10 @@ _BLOCK_MIN, _BLOCK_MAX = 512, 2 << 20
 
 def kind(disk: Obj) -> str:
     """As what the guest sees the disk; empty when it is not said."""
-    return next((name for name in _KINDS if disk.get(name) is not None), "")
+    for name in _KINDS:
+        if disk.get(name) is not None:
+            return name
+    return ""
 
 
 def bus(disk: Obj) -> str:
@@ -36,16 +39,19 @@ def check(at: str, written: Any, out: Causes) -> None:
     for index, disk in enumerate(items(written)):
         where = f"{at}[{index}]"
         _name(at, where, index, disk, seen, out)
-        if sum(disk.get(name) is not None for name in _KINDS) > 1:
+        shown = [name for name in _KINDS if disk.get(name) is not None]
+        if len(shown) > 1:
             out.invalid(where, f"{where} is several of disk, lun and cdrom; keep one")
-        _pci_address(at, index, disk, out)
+        if shown:
+            _target(at, index, shown[0], disk, out)
         order = disk.get("bootOrder")
         if order is not None and integer(order) < 1:
             out.invalid(f"{where}.bootOrder", f"{where}.bootOrder is {order}; boot orders begin at 1")
-        _bus(at, index, disk, out)
-        _serial(where, disk, out)
+        if "serial" in disk:
+            _serial(where, disk, out)
         _choices(at, index, disk, out)
-        _block_size(where, disk, out)
+        if "blockSize" in disk:
+            _block_size(where, disk, out)
 
 
 def _name(at: str, where: str, index: int, disk: Obj, seen: dict[str, int], out: Causes) -> None:
@@ -73,10 +79,17 @@ def _pci_address(at: str, index: int, disk: Obj, out: Causes) -> None:
         out.invalid(wire, f"{path} is {address!r}; write it as 0000:81:01.0 (domain:bus:slot.function)", path)
 
 
-def _bus(at: str, index: int, disk: Obj, out: Causes) -> None:
-    named, shown = bus(disk), kind(disk)
-    if not named:
+def _target(at: str, index: int, shown: str, disk: Obj, out: Causes) -> None:
+    if shown == "disk":
+        _pci_address(at, index, disk, out)
+    named = text(mapping(disk[shown]).get("bus"))
+    if named == "virtio" and shown != "cdrom":
         return
+    if named:
+        _bus(at, index, named, shown, disk, out)
+
+
+def _bus(at: str, index: int, named: str, shown: str, disk: Obj, out: Causes) -> None:
     where = f"{at}[{index}].{shown}.bus"
     if named == "ide":
         out.invalid(where, f"{where}: the ide bus does not exist on these machine types; use sata")
@@ -105,8 +118,10 @@ def _serial(where: str, disk: Obj, out: Causes) -> None:
 
 
 def _choices(at: str, index: int, disk: Obj, out: Causes) -> None:
-    where = f"{at}[{index}]"
     cache, io_mode, policy = text(disk.get("cache")), text(disk.get("io")), disk.get("errorPolicy")
+    if not (cache or io_mode or policy is not None):
+        return
+    where = f"{at}[{index}]"
     if cache and cache not in CACHES:
         out.invalid(f"{where}.cache", f"{where}.cache is {cache!r}; use one of {', '.join(CACHES)}")
     if io_mode and io_mode not in IO_MODES:

@@ -33,6 +33,7 @@ SOURCES = (
 CLOUD_INIT = ("cloudInitNoCloud", "cloudInitConfigDrive")
 CLOUD_INIT_MAX = 2048
 
+_SOURCES = frozenset(SOURCES)
 _SINGLE = {"serviceAccount": "service account", "downwardMetrics": "downward metrics", "memoryDump": "memory dump"}
 _NAMED = {
     "configMap": ("name", "ConfigMap"),
@@ -57,10 +58,9 @@ def volumes(spec: Spec, config: ClusterConfig, out: Causes) -> None:
         else:
             seen[name] = index
         _source(where, volume, out)
-        for source in CLOUD_INIT:
-            if volume.get(source) is not None:
-                _cloud_init(f"{where}.{source}", mapping(volume[source]), out)
-                break
+        source = next((kind for kind in CLOUD_INIT if volume.get(kind) is not None), None)
+        if source is not None:
+            _cloud_init(f"{where}.{source}", mapping(volume[source]), out)
         _gated(where, volume, config, out)
         for source in _SINGLE:
             counts[source] += volume.get(source) is not None
@@ -70,9 +70,9 @@ def volumes(spec: Spec, config: ClusterConfig, out: Causes) -> None:
 
 
 def _source(where: str, volume: Obj, out: Causes) -> None:
-    named = [source for source in SOURCES if volume.get(source) is not None]
+    named = [key for key, value in volume.items() if value is not None and key in _SOURCES]
     if len(named) != 1:
-        told = f"has {len(named)} sources ({', '.join(named)})" if named else "has no source"
+        told = f"has {len(named)} sources ({', '.join(sorted(named))})" if named else "has no source"
         out.invalid(where, f"{where} {told}; give exactly one, such as containerDisk or persistentVolumeClaim")
     if volume.get("dataVolume") is not None and not text(mapping(volume["dataVolume"]).get("name")):
         out.required(f"{where}.name", f"{where}.dataVolume.name is missing", f"{where}.dataVolume.name")
