@@ -15,7 +15,7 @@ from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.kube.client import Client, PatchType
 from anyvisor.kube.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound
 from anyvisor.kube.informer import Informer
-from anyvisor.kube.resources import CONFIG_MAPS, PODS, Resource
+from anyvisor.kube.resources import CONFIG_MAPS, NODES, PODS, SECRETS, Resource
 from anyvisor.kube.transport import Request
 
 Json = dict[str, Any]
@@ -326,3 +326,28 @@ async def test_limits_metrics_and_audit(tmp_path: Path):
     event = audited[0]
     assert (event["verb"], event["user"]["username"], event["objectRef"]["resource"]) == ("create", "admin", "pods")
     assert event["responseStatus"]["code"] == 201
+
+
+async def test_a_node_rules_its_own_pods_alone(server: ApiServer, client: Client):
+    def pod(name: str, secret: str) -> Json:
+        volume = {"name": "v", "secret": {"secretName": secret}}
+        return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "x"}], "volumes": [volume]}}
+
+    for name, node in (("mine", "n1"), ("other", "n2")):
+        await client.create(SECRETS, {"metadata": {"name": f"s-{name}"}}, namespace="default")
+        await client.create(PODS, pod(name, f"s-{name}"), namespace="default")
+        body = {"target": {"kind": "Node", "name": node}}
+        await client.call("POST", PODS.path("default", name, "binding"), body=body)
+    node = Client(server.inprocess(Identity("system:node:n1", ("system:nodes",))))
+    running = {"status": {"phase": "Running"}}
+    await node.patch(PODS, "mine", "default", running, PatchType.MERGE, subresource="status")
+    with pytest.raises(Forbidden, match="can only modify pods with spec.nodeName set to itself"):
+        await node.patch(PODS, "other", "default", running, PatchType.MERGE, subresource="status")
+    assert await node.get(SECRETS, "s-mine", "default")
+    with pytest.raises(Forbidden):
+        await node.get(SECRETS, "s-other", "default")
+    with pytest.raises(Forbidden):
+        await node.list(SECRETS, namespace="default")
+    with pytest.raises(Forbidden, match="not allowed to modify node"):
+        await node.create(NODES, {"metadata": {"name": "n2"}})
+    await node.create(NODES, {"metadata": {"name": "n1"}})

@@ -6,6 +6,8 @@ They react to changes as they become visible and write through the same writer a
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from anyvisor.embedded.apiserver import crd_rules, crds
@@ -15,7 +17,7 @@ from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.state import Entry, Event, Key, State
 from anyvisor.embedded.apiserver.status import StatusError
-from anyvisor.embedded.apiserver.values import as_object
+from anyvisor.embedded.apiserver.values import as_object, lookup
 from anyvisor.embedded.apiserver.writes import FOREGROUND, ORPHAN, Call, Writer
 
 log = logging.getLogger(__name__)
@@ -28,6 +30,24 @@ NAMESPACE_IDENTITY = Identity("system:serviceaccount:kube-system:namespace-contr
 ROLE_IDENTITY = Identity("system:serviceaccount:kube-system:clusterrole-aggregation-controller", (MASTERS,))
 CLUSTER_ROLES = "rbac.authorization.k8s.io/clusterroles"
 RETRY_SECONDS = 1.0
+EVENT_SECONDS = 3600
+EVENT_CHECK_SECONDS = 300.0
+
+
+def last_seen(event: Json) -> datetime:
+    """Return when an event was last reported."""
+    stamps = (
+        lookup(event, ("series", "lastObservedTime")),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        lookup(event, ("metadata", "creationTimestamp")),
+    )
+    for stamp in stamps:
+        with suppress(ValueError):
+            if stamp:
+                moment = datetime.fromisoformat(str(stamp))
+                return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return datetime.now(UTC)
 
 
 class Graph:
@@ -104,6 +124,17 @@ class Controllers:
                     failed.append(item)
             if failed:
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._again, failed)
+
+    async def expire_events(self) -> None:
+        """Remove events that are older than an hour, until cancelled; they would grow without end."""
+        while True:
+            await asyncio.sleep(EVENT_CHECK_SECONDS)
+            oldest = datetime.now(UTC) - timedelta(seconds=EVENT_SECONDS)
+            collection = self._state.collection("events")
+            for entry in list(collection.range(None)):
+                event = entry.object()
+                if last_seen(event) < oldest and collection.latest(entry.key) is entry:
+                    await self._state.remove(collection, event, entry)
 
     async def _attempt(self, item: tuple[str, Where]) -> bool:
         step, where = item

@@ -63,6 +63,7 @@ class Handler:
         reviews: Reviews,
         aggregator: Aggregator,
         metrics_text: Callable[[], bytes],
+        may_read: Callable[[Identity, Attributes], bool],
     ) -> None:
         self._config = config
         self._registry = registry
@@ -72,6 +73,7 @@ class Handler:
         self._reviews = reviews
         self._aggregator = aggregator
         self._metrics_text = metrics_text
+        self._may_read = may_read
         self._documents = Documents()
         self._v2: dict[bool, tuple[int, bytes]] = {}
         self.ready = False
@@ -114,7 +116,7 @@ class Handler:
 
     def authorize(self, identity: Identity, asked: Attributes) -> None:
         """Raise a 403 Status unless the user may do what is asked."""
-        if self._authorizer.allowed(identity, asked):
+        if self._authorizer.allowed(identity, asked) and self._may_read(identity, asked):
             return
         if asked.path:
             raise StatusError(

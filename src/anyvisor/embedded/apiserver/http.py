@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet, ref
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -44,6 +45,24 @@ def certificate_identity(certificate: Mapping[str, Any] | None) -> Identity | No
     return Identity(user, tuple(groups[:MAX_GROUPS])).with_authenticated() if user else None
 
 
+class _Server(web.Server):
+    """Ends connections whose first request does not arrive in time (slow clients that hold sockets open)."""
+
+    def __init__(self, handler: Callable[..., Any], **options: Any) -> None:
+        super().__init__(handler, **options)
+        self.served: WeakSet[Any] = WeakSet()
+
+    def __call__(self) -> Any:
+        protocol = super().__call__()
+        asyncio.get_running_loop().call_later(HEADER_SECONDS, self._check, ref(protocol))
+        return protocol
+
+    def _check(self, reference: Callable[[], Any]) -> None:
+        protocol = reference()
+        if protocol is not None and protocol not in self.served and protocol.transport is not None:
+            protocol.force_close()
+
+
 class Shell:
     """Serves a handler on sockets."""
 
@@ -53,10 +72,11 @@ class Shell:
         self._lookup = lookup
         self._runner: web.ServerRunner | None = None
         self._sites: list[web.SockSite] = []
+        self._server: _Server | None = None
 
     async def start(self) -> None:
         """Make the shell ready to listen."""
-        server = web.Server(
+        server = _Server(
             self._serve,
             access_log=None,
             handler_cancellation=True,
@@ -65,6 +85,7 @@ class Shell:
             max_field_size=HEADER_BYTES,
             auto_decompress=True,
         )
+        self._server = server
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
 
@@ -89,6 +110,8 @@ class Shell:
         return found or ANONYMOUS
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._server is not None:
+            self._server.served.add(request.protocol)
         identity = self._identity(request)
         if "upgrade" in request.headers.get("Connection", "").lower():
             answer = await self._upgrade(request, identity)  # pyright: ignore[reportArgumentType]

@@ -7,6 +7,7 @@ import hmac
 import socket
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ from anyvisor.embedded.apiserver.http import Shell, lower_headers
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, MASTERS, Identity
 from anyvisor.embedded.apiserver.impersonation import impersonated
 from anyvisor.embedded.apiserver.inprocess import InProcessTransport
+from anyvisor.embedded.apiserver.nodes import NodeRestriction, may_read
 from anyvisor.embedded.apiserver.objects import Objects
 from anyvisor.embedded.apiserver.params import WriteOptions, parse_path, parse_query
 from anyvisor.embedded.apiserver.rbac import Authorizer
@@ -70,7 +72,7 @@ class ApiServer:
                 self._state.register_fields(resource.store, resource.read_fields)
         self._authorizer = Authorizer(self._state)
         self._webhooks = [Webhooks(self._state, "mutating"), Webhooks(self._state, "validating")]
-        plugins = [*config.admission, EscalationCheck(self._authorizer), *self._webhooks]
+        plugins = [*config.admission, NodeRestriction(), EscalationCheck(self._authorizer), *self._webhooks]
         self._writer = Writer(self._state, plugins)
         self._controllers = Controllers(self._state, self._registry, self._writer)
         self._state.load()
@@ -84,7 +86,15 @@ class ApiServer:
         metrics = Metrics()
         self._aggregator = Aggregator(self._state, config.front_proxy)
         self._handler = Handler(
-            config, self._registry, self._authorizer, objects, actions, review, self._aggregator, metrics.text
+            config,
+            self._registry,
+            self._authorizer,
+            objects,
+            actions,
+            review,
+            self._aggregator,
+            metrics.text,
+            partial(may_read, self._state),
         )
         self._front = Front(config, self._handler.handle, metrics)
         self._shell = Shell(self._front.handle, self._upgrade, self.lookup_token)
@@ -93,6 +103,7 @@ class ApiServer:
         await self._tasks.__aenter__()
         self._running = [
             self._tasks.create_task(self._controllers.run(), name="apiserver-controllers"),
+            self._tasks.create_task(self._controllers.expire_events(), name="apiserver-event-expiry"),
             self._tasks.create_task(self._aggregator.run(), name="apiserver-aggregator"),
         ]
         await self._shell.start()
