@@ -161,8 +161,11 @@ async def hand_over(connection: socket.socket, plan: shim.Plan, descriptors: Seq
         except shim.PlanError as error:
             raise HandOverError(f"the launch plan cannot be handed over: {error}", taken=False) from error
         try:
+            socket.send_fds(connection, [message], descriptors)
+        except OSError as error:
+            raise HandOverError(f"the launcher did not take its plan: {error}", taken=False) from error
+        try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                socket.send_fds(connection, [message], descriptors)
                 first = await loop.sock_recv(connection, 4096)
                 _expect_taken(first)
                 last = await loop.sock_recv(connection, 4096)

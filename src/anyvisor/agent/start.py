@@ -245,28 +245,23 @@ async def _hand_over(
     launcher = machine.launcher
     assert launcher is not None
     made = launch.assemble(prepared, held, launcher)
+    launch.set_limits(prepared.launch, launcher.pid, memory_lock)
+    launch.leave_stop_script(prepared, made, launcher, machine.record.grace_seconds)
+    machine.open_hook(lambda: hook_asked(context, machine))
     with_process = launch.has_process(prepared.launch.mode)
-    connection = await await_shim(launcher) if with_process else None
-    try:
-        launch.set_limits(prepared.launch, launcher.pid, memory_lock)
-        launch.leave_stop_script(prepared, made, launcher, machine.record.grace_seconds)
-        machine.open_hook(lambda: hook_asked(context, machine))
-        await machine.write(
-            context.store,
-            handle=prepared.handle,
-            driver_handles=tuple(prepared.driver_handles),
-            endpoints=made.endpoints,
-            machine_type=prepared.profile,
-            accelerator=prepared.accelerator,
-            has_process=with_process,
-        )
-        machine.use_endpoints()
-        if connection is not None:
-            await hand_over(connection, made.plan, made.descriptors)
-        machine.taken = True
-    finally:
-        if connection is not None:
-            connection.close()
+    await machine.write(
+        context.store,
+        handle=prepared.handle,
+        driver_handles=tuple(prepared.driver_handles),
+        endpoints=made.endpoints,
+        machine_type=prepared.profile,
+        accelerator=prepared.accelerator,
+        has_process=with_process,
+    )
+    machine.use_endpoints()
+    if with_process:
+        await hand_over(await await_shim(launcher), made.plan, made.descriptors)
+    machine.taken = True
 
 
 def hook_asked(context: NodeContext, machine: Machine) -> None:
