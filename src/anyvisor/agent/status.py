@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.api.meta import Json, conditions, object_at, text_at, with_condition
+from anyvisor.api.meta import Json, conditions, object_at, text_at
 from anyvisor.api.wire import Time
 from anyvisor.hri.v1 import types_pb2 as hri
 
@@ -15,6 +15,7 @@ SCHEDULED: Final = "Scheduled"
 RUNNING: Final = "Running"
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
+_TIMES: Final = frozenset({"lastProbeTime", "lastTransitionTime"})
 FINAL: Final = frozenset({SUCCEEDED, FAILED})
 
 NODE_LABEL: Final = "kubevirt.io/nodeName"
@@ -144,12 +145,26 @@ def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:
 def _conditions(vmi: Json, seen: Observation, now: Time) -> list[Json]:
     result = list(conditions(vmi))
     for type_, wanted in _wanted(seen).items():
-        present = next((entry for entry in result if entry.get("type") == type_), None)
         if wanted is None:
-            result = [entry for entry in result if entry is not present]
-        elif present is None or any(present.get(key) != value for key, value in wanted.items()):
-            result = with_condition(result, {"type": type_, "lastProbeTime": None, **wanted}, now)
+            result = [entry for entry in result if entry.get("type") != type_]
+        else:
+            result = replaced_condition(result, {"type": type_, **wanted}, now)
     return result
+
+
+def replaced_condition(present: Sequence[Json], new: Json, now: Time) -> list[Json]:
+    """The conditions with `new` in the place of the one of its type: nothing of the old one stays.
+
+    The old entry stays as it is when it says the same; its transition time does when its status is the same.
+    """
+    result = list(present)
+    for index, old in enumerate(result):
+        if old.get("type") == new["type"]:
+            if {key: value for key, value in old.items() if key not in _TIMES} != new:
+                since = old.get("lastTransitionTime", now) if old.get("status") == new["status"] else now
+                result[index] = {**new, "lastProbeTime": None, "lastTransitionTime": since}
+            return result
+    return [*result, {**new, "lastProbeTime": None, "lastTransitionTime": now}]
 
 
 def _wanted(seen: Observation) -> dict[str, Json | None]:

@@ -3,7 +3,8 @@
 https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
 """
 
-from anyvisor.api.meta import Json, conditions, list_at, object_at, text_at, with_condition
+from anyvisor.agent.status import replaced_condition
+from anyvisor.api.meta import Json, conditions, list_at, object_at, text_at
 from anyvisor.api.wire import Time
 from anyvisor.embedded.podrunner.records import ExitRecord, PodRecord
 
@@ -99,13 +100,11 @@ def _conditions(pod: Json, record: PodRecord, now: Time) -> list[Json]:
         ("ContainersReady", running),
         ("Ready", ready),
     ):
-        condition: Json = {"type": type_, "status": "True" if holds else "False", "lastProbeTime": None}
+        condition: Json = {"type": type_, "status": "True" if holds else "False"}
         reason = _unready(type_, record, gated=running and not ready)
         if not holds and reason:
             condition["reason"] = reason
-        present = next((c for c in result if c.get("type") == type_), None)
-        if present is None or any(present.get(key) != value for key, value in condition.items()):
-            result = with_condition([c for c in result if c is not present], condition, now)
+        result = replaced_condition(result, condition, now)
     return result
 
 
