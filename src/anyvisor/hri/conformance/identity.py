@@ -54,6 +54,7 @@ async def probe(session: Session) -> None:
     for condition in found.conditions:
         expect(condition.type and condition.reason, "a condition has no type or no reason")
     expect(all(condition.message for condition in bad), "a condition that does not hold has no message")
+    session.not_ready = "; ".join(condition.message for condition in bad)
 
 
 @CHECKS.add("node.facts", "WatchNode begins with the whole")

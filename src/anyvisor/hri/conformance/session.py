@@ -76,10 +76,14 @@ class Session:
     driver: DriverProcess | None = None
     """The driver, where this program started it."""
     info: GetInfoResponse = field(default_factory=GetInfoResponse)
+    not_ready: str = ""
+    """Why the driver says that it cannot run machines here; what needs one is then skipped."""
     _count: int = 0
 
     def spec(self, **more: Any) -> Machine:
         """A new machine of the shape under test, with an id of its own."""
+        if self.not_ready:
+            raise CheckSkippedError(f"the driver is not ready: {self.not_ready}")
         self._count += 1
         machine = Machine()
         machine.CopyFrom(self.machine)
