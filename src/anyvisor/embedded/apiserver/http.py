@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
-from weakref import WeakSet, ref
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -50,16 +49,23 @@ class _Server(web.Server):
 
     def __init__(self, handler: Callable[..., Any], **options: Any) -> None:
         super().__init__(handler, **options)
-        self.served: WeakSet[Any] = WeakSet()
+        self._waiting: dict[object, asyncio.TimerHandle] = {}
 
     def __call__(self) -> Any:
         protocol = super().__call__()
-        asyncio.get_running_loop().call_later(HEADER_SECONDS, self._check, ref(protocol))
+        timer = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._end, protocol)
+        self._waiting[protocol] = timer
         return protocol
 
-    def _check(self, reference: Callable[[], Any]) -> None:
-        protocol = reference()
-        if protocol is not None and protocol not in self.served and protocol.transport is not None:
+    def served(self, protocol: object) -> None:
+        """Count a connection as one that has sent a request."""
+        timer = self._waiting.pop(protocol, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _end(self, protocol: web.RequestHandler) -> None:
+        del self._waiting[protocol]
+        if protocol.transport is not None:
             protocol.force_close()
 
 
@@ -111,7 +117,7 @@ class Shell:
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._server is not None:
-            self._server.served.add(request.protocol)
+            self._server.served(request.protocol)
         identity = self._identity(request)
         if "upgrade" in request.headers.get("Connection", "").lower():
             answer = await self._upgrade(request, identity)  # pyright: ignore[reportArgumentType]
