@@ -22,6 +22,7 @@ MODULES = (
     "button",
     "evdev",
     "isofs",
+    "pvpanic-pci",
 )
 SCRIPTS = {
     "rc": "etc/rc",

@@ -66,6 +66,12 @@ class Guest:
             loop.add_reader(self.console, self._drain)
         await loop.sock_sendall(self.console, text.encode())
 
+    async def hears(self, text: str) -> None:
+        """Wait until the text has come over the console."""
+        async with asyncio.timeout(SECONDS):
+            while text not in self.heard:
+                await asyncio.sleep(0.02)
+
     def _drain(self) -> None:
         assert self.console is not None
         try:

@@ -1,12 +1,13 @@
 """The QEMU driver with real guests, each by its own process and no agent but the test."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,11 @@ from anyvisor.hri.v1.types_pb2 import (
     END_REASON_FORCED,
     END_REASON_GUEST_REBOOT,
     END_REASON_GUEST_SHUTDOWN,
+    END_REASON_PANIC,
     END_REASON_REQUESTED_SHUTDOWN,
     END_REASON_UNKNOWN,
     END_REASON_VMM_EXITED,
+    PAUSE_REASON_IO_ERROR,
     PAUSE_REASON_USER,
     PHASE_CRASHED,
     PHASE_LOST,
@@ -81,9 +84,9 @@ async def test_console_stream_names_the_endpoint(rig: Rig) -> None:
     assert endpoints["stop"].stop_script.request
 
 
-def disk_image(directory: Path) -> tuple[int, int]:
+def disk_image(directory: Path, base: Path | None = None) -> tuple[int, int]:
     """A qcow2 overlay (read-write) over the raw boot disk (read-only), as descriptors."""
-    base, overlay = directory / "base.raw", directory / "overlay.qcow2"
+    base, overlay = base or directory / "base.raw", directory / "overlay.qcow2"
     shutil.copyfile(guests.boot_disk(), base)
     subprocess.run(
         ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base, overlay], check=True, timeout=60
@@ -308,6 +311,7 @@ def full_machine(name: str, rundir: Path) -> tuple[Machine, dict[str, int]]:
     machine.boot.kernel.initrd_handle = "initrd"
     machine.boot.kernel.command_line = linux.command_line
     machine.nics.add(id="default", mac="02:00:00:00:00:01").user.network = "10.0.2.0/24"
+    machine.nics.add(id="dark", mac="02:00:00:00:00:02", link_down=True).user.network = "10.0.3.0/24"
     models = (Nic.MODEL_E1000, Nic.MODEL_E1000E, Nic.MODEL_RTL8139, Nic.MODEL_PCNET, Nic.MODEL_NE2K_PCI)
     for index, model in enumerate(models):
         machine.nics.add(id=f"n{index}", model=model, mac=f"02:00:00:00:01:0{index}").user.network = "10.1.0.0/24"
@@ -347,17 +351,80 @@ async def test_linux_finds_every_device_and_shuts_down_cleanly(rig: Rig, rundir:
     await guest.logged("ANYVISOR t=")
     command = "touch /run/quiet; cat /sys/class/dmi/id/product_name /sys/class/net/*/address; ls /sys/bus/pci/devices\n"
     await guest.type(command)
-    assert "Anyvisor, with a comma" in await guest.logged(r"(?s)(Anyvisor, with a comma.*)0000:07:00.0")
+    assert "Anyvisor, with a comma" in await guest.logged(r"(?s)(Anyvisor, with a comma.*)0000:08:00.0")
     places = {each.id: each.address for each in guest.prepared.devices}
     assert places["default"] == "0000:01:00.0"
-    assert places["data0"] == "0000:07:00.0"
+    assert places["data0"] == "0000:08:00.0"
     await guest.type("readlink -f /sys/class/net/eth0/device; cat /sys/class/net/eth0/address\n")
     await guest.logged(r"/0000:01:00.0/virtio\d+\r\n02:00:00:00:00:01")
+    await guest.type(
+        "ip link set eth1 up; echo carrier $(cat /sys/class/net/eth0/carrier /sys/class/net/eth1/carrier)\n"
+    )
+    assert await guest.logged(r"carrier (\d \d)") == "1 0"
     inspected = await rig.client.inspect("linux")
     assert [thread.role for thread in inspected.threads] == [Thread.ROLE_VCPU, Thread.ROLE_VCPU, Thread.ROLE_IO]
     await rig.done(await rig.client.stop("linux", generation=2))
     state = await rig.until(guest, ended)
     assert (state.phase, state.end_reason) == (PHASE_STOPPED, END_REASON_REQUESTED_SHUTDOWN)
+
+
+async def test_panic_holds_the_guest_as_crashed(rig: Rig, rundir: Path) -> None:
+    machine, files = full_machine("linux", rundir)
+    guest = await rig.boot(machine, files)
+    await guest.logged("ANYVISOR t=")
+    await guest.type("echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger\n")
+    state = await rig.until(guest, ended)
+    assert (state.phase, state.end_reason) == (PHASE_CRASHED, END_REASON_PANIC)
+    assert "panicked" in state.message
+    assert guest.process.poll() is None
+
+
+@pytest.fixture
+def small_disk(rundir: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    place = rundir / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+async def test_full_storage_pauses_the_guest_until_there_is_room(rig: Rig, small_disk: Path, rundir: Path) -> None:
+    overlay, base = disk_image(small_disk, base=rundir / "base.raw")
+    guest = await rig.boot(disk_machine("d1"), {"overlay": overlay, "base": base})
+    await guest.logged("ANYVISOR t=")
+    filler = small_disk / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+    await guest.type("wX")
+    state = await rig.until(guest, lambda state: state.phase == PHASE_PAUSED)
+    assert state.pause_reason == PAUSE_REASON_IO_ERROR
+    assert "disk root: the storage is full" in state.message
+    filler.unlink()
+    await rig.until(guest, lambda state: state.phase == PHASE_RUNNING)
+    await guest.logged("written")
+
+
+async def test_flooded_log_stops_nobody(rig: Rig, small_disk: Path) -> None:
+    machine, files = kernel_machine()
+    (small_disk / "filler").write_bytes(b"x" * ((1 << 20) - (32 << 10)))
+    log = os.open(small_disk / "serial.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+    machine.consoles[0].log_handle = "small log"
+    guest = await rig.boot(machine, {**files, "small log": log})
+    await guest.type("")
+    await guest.hears("ANYVISOR t=")
+    await guest.type("flood\n")
+    async with asyncio.timeout(60):
+        while (small_disk / "serial.log").stat().st_size < 32 << 10:
+            await asyncio.sleep(0.1)
+    await guest.type("\nping\n")
+    await guest.hears("pong")
+    assert (await rig.client.inspect("m1")).phase == PHASE_RUNNING
 
 
 @pytest.mark.parametrize("count", [1, 10])
@@ -376,7 +443,5 @@ async def test_guest_sees_devices_where_the_driver_said(rig: Rig, count: int) ->
     }
     assert [nic.id for nic in machine.nics] == [place.id for place in guest.prepared.devices]
     await guest.type("pci\n")
-    async with asyncio.timeout(20):
-        while "pci end" not in guest.heard:
-            await asyncio.sleep(0.02)
+    await guest.hears("pci end")
     assert {line for line in expected if line not in guest.heard} == set()

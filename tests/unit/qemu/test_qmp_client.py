@@ -22,7 +22,7 @@ class Owner:
 
 async def test_negotiates_without_waiting_for_the_greeting(peer: Peer) -> None:
     session = await Owner().open(peer)
-    greeting = asyncio.create_task(session.greet("cont"))
+    greeting = asyncio.create_task(session.greet(("cont", None)))
     await peer.command("qmp_capabilities")
     await peer.command("cont")
     await peer.say({"event": "RESUME"}, GREETING, {"return": {}, "id": 1}, {"return": {}, "id": 2})

@@ -424,7 +424,6 @@ BAD_NICS: list[tuple[Callable[[Nic], object], str]] = [
     (lambda nic: setattr(nic, "model", Nic.MODEL_IGB), "nics[0].model"),
     (lambda nic: setattr(nic.user, "network", "10.0.2.0/31"), "nics[0].user.network"),
     (lambda nic: setattr(nic.user, "network", "nonsense"), "nics[0].user.network"),
-    (lambda nic: setattr(nic, "link_down", True), "nics[0].link_down"),
     (lambda nic: nic.user.forwards.add(host_port=1), "nics[0].user.forwards[0]"),
     (lambda nic: nic.ClearField("user"), "nics[0]"),
 ]

@@ -12,6 +12,7 @@ from anyvisor.drivers.qemu.facts import Facts
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import Host, translate
 from anyvisor.drivers.qemu.translate.machine import CONTROL
+from anyvisor.drivers.qemu.translate.nics import nic_device
 from anyvisor.hri.errors import HriError, InvalidRequest, MachineNotFound, NotImplementedByDriver, VmmFailed
 from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext
 from anyvisor.hri.v1.identity_pb2 import Condition
@@ -107,7 +108,8 @@ class QemuDriver(Driver):
         session = Session(machine)
         machine.session = session
         assert machine.spec is not None
-        await session.start(connection, paused=machine.spec.lifecycle.start_paused)
+        down = [nic_device(nic.id) for nic in machine.spec.nics if nic.link_down]
+        await session.start(connection, paused=machine.spec.lifecycle.start_paused, links_down=down)
 
     async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
         """Press the power button, or end QEMU."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from collections.abc import Sequence
 from typing import Any, Final
 
 from anyvisor.drivers.qemu import states
@@ -42,12 +43,15 @@ class Session:
 
     # Beginning
 
-    async def start(self, connection: socket.socket, *, paused: bool) -> None:
-        """Negotiate with a QEMU that was just started, and let its guest run."""
+    async def start(self, connection: socket.socket, *, paused: bool, links_down: Sequence[str] = ()) -> None:
+        """Negotiate with a QEMU that was just started, and let its guest run; `links_down`: NICs without carrier."""
         self._starting = True
         try:
             client = await self._open(connection)
-            version = await client.greet(*(() if paused else ("cont",)))
+            version = await client.greet(
+                *(("set_link", {"name": nic, "up": False}) for nic in links_down),
+                *(() if paused else (("cont", None),)),
+            )
         except QmpClosed as error:
             self._show(_failed_start())
             raise VmmFailed(_failed_start().message, retry="after_change") from error

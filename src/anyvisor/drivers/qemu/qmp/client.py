@@ -15,6 +15,10 @@ DEADLINES: Final[Mapping[str, float]] = {"cont": 30.0, "stop": 30.0, "quit": 30.
 """Commands that wait for the block layer get longer. Seconds."""
 
 
+Command = tuple[str, Mapping[str, Any] | None]
+"""A command's name and arguments."""
+
+
 class QmpClosed(VmmFailed):
     """QEMU closed the channel: its process has ended, or is about to."""
 
@@ -55,12 +59,12 @@ class QmpClient(asyncio.Protocol):
         _, client = await loop.create_connection(lambda: cls(on_event, on_closed), sock=connection)
         return client
 
-    async def greet(self, *commands: str) -> str:
+    async def greet(self, *commands: Command) -> str:
         """Negotiate, and run `commands` with no round trip in between; returns QEMU's version.
 
         QEMU works through its input in order, so nothing is gained by waiting for the greeting first.
         """
-        pending = [self._send(name) for name in ("qmp_capabilities", *commands)]
+        pending = [self._send(name, arguments) for name, arguments in (("qmp_capabilities", None), *commands)]
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 version = await self._greeting

@@ -36,7 +36,7 @@ HONOURED: Final = frozenset(
         *("disks.block_size.logical", "disks.block_size.physical", "disks.block_size.discard_granularity"),
         *("disks.dedicated_io_thread", "disks.pci_address", "disks.queues"),
         *("nics.id", "nics.model", "nics.mac", "nics.mtu", "nics.queues", "nics.pci_address", "nics.acpi_index"),
-        *("nics.tap", "nics.user"),
+        *("nics.tap", "nics.user", "nics.link_down"),
         *("consoles.id", "consoles.kind", "consoles.log_handle", "consoles.closed"),
         *("devices.id", "devices.balloon.free_page_reporting", "devices.balloon", "devices.rng", "devices.panic"),
         *("devices.guest_agent_port",),

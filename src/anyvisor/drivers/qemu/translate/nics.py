@@ -24,6 +24,11 @@ MAX_QUEUES: Final = 64
 PROTOCOLS: Final = {PortForward.PROTOCOL_TCP: "tcp", PortForward.PROTOCOL_UDP: "udp"}
 
 
+def nic_device(nic_id: str) -> str:
+    """The id of a NIC's device, by which commands name it."""
+    return f"nic-{nic_id}"
+
+
 def add_nics(draft: Draft, nics: Sequence[Nic], buses: Mapping[str, int], boot: Mapping[str, int]) -> None:
     """All network interfaces, in the machine's order."""
     for index, nic in enumerate(nics):
@@ -41,7 +46,7 @@ def add_nics(draft: Draft, nics: Sequence[Nic], buses: Mapping[str, int], boot: 
         netdev = f"net-{nic.id}"
         draft.json("netdev", {"id": netdev, **backend})
         draft.device(
-            f"nic-{nic.id}", model, addresses.behind(buses[nic.id]), _properties(nic, netdev, boot.get(nic.id))
+            nic_device(nic.id), model, addresses.behind(buses[nic.id]), _properties(nic, netdev, boot.get(nic.id))
         )
         draft.devices.append(
             DeviceState(id=nic.id, address=addresses.address(buses[nic.id]), state=DeviceState.STATE_PLUGGED)
