@@ -93,14 +93,7 @@ def machine() -> Machine:
         cpu=Cpu(sockets=1, cores=2, threads=1),
         memory=Memory(size_bytes=1 << 28),
         boot=Boot(kernel=Kernel(kernel_handle="kernel", initrd_handle="initrd", command_line="console=ttyS0")),
-        disks=[
-            Disk(
-                id="root",
-                kind=Disk.KIND_DISK,
-                bus=Disk.BUS_VIRTIO,
-                volume=VolumeHandle(layers=[layer], size_bytes=1 << 30),
-            )
-        ],
+        disks=[Disk(id="root", kind=Disk.KIND_DISK, bus=Disk.BUS_VIRTIO, volume=volume)],
         nics=[Nic(id="default", model=Nic.MODEL_VIRTIO, mac="02:00:00:00:00:01", tap=TapBackend(handles=["tap0"]))],
         consoles=[Console(id="serial0", kind=Console.KIND_SERIAL, log_handle="log")],
         lifecycle=Lifecycle(grace_seconds=30),
