@@ -6,6 +6,7 @@ from anyvisor.admission.result import CREATE, UPDATE, AdmissionRequest, Admissio
 from anyvisor.admission.rules import coherent_gpu
 from anyvisor.admission.rules import spec as spec_rules
 from anyvisor.admission.selecting import labels, selector
+from anyvisor.admission.semantics import equal
 from anyvisor.admission.values import Obj, clone, mapping
 from anyvisor.admission.view import Spec
 from anyvisor.api.selectors import SelectorError
@@ -26,6 +27,8 @@ def admit(request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult:
     if request.operation == UPDATE:
         old = mapping(mapping(mapping(mapping(request.old_object).get("spec")).get("template")).get("spec"))
         hypervisor.keep(_AT, mapping(template.get("spec")), old, warnings)
+        if equal(spec, mapping(mapping(request.old_object).get("spec"))):
+            return AdmissionResult(allowed=True, object=replica_set, warnings=warnings)
     view, out = Spec.of(mapping(template.get("spec")), _AT), Causes()
     shape.check_spec(_AT, view.raw, out, complete=False)
     if out:

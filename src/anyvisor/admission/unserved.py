@@ -20,7 +20,7 @@ class Row:
     value: object = None
 
 
-_SERVED_VOLUMES = "containerDisk, emptyDisk and cloudInitNoCloud"
+_SERVED_VOLUMES = "containerDisk, persistentVolumeClaim, ephemeral, emptyDisk and cloudInitNoCloud"
 _UNSERVED_VOLUMES = (
     "cloudInitConfigDrive",
     "configMap",
@@ -28,10 +28,8 @@ _UNSERVED_VOLUMES = (
     "dataVolume",
     "downwardAPI",
     "downwardMetrics",
-    "ephemeral",
     "hostDisk",
     "memoryDump",
-    "persistentVolumeClaim",
     "secret",
     "serviceAccount",
     "sysprep",

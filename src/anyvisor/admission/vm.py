@@ -4,7 +4,13 @@ from anyvisor.admission import advice, hypervisor, matchers, shape, volume_reque
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.data_volumes import architecture_of_source, check_namespaces, check_templates
 from anyvisor.admission.defaults.filler import Filler, child
-from anyvisor.admission.defaults.spec import fill_architecture, fill_common, fill_host_disks, fill_machine
+from anyvisor.admission.defaults.spec import (
+    fill_architecture,
+    fill_common,
+    fill_host_disks,
+    fill_instance,
+    fill_machine,
+)
 from anyvisor.admission.result import (
     CREATE,
     NOT_SUPPORTED,
@@ -22,7 +28,7 @@ from anyvisor.admission.rules.cpu import memory_growth_problem
 from anyvisor.admission.semantics import equal
 from anyvisor.admission.values import Obj, clone, integer, items, mapping, text
 from anyvisor.admission.view import Spec
-from anyvisor.admission.vmi import fill_pci_topology
+from anyvisor.admission.vmi import check_run, fill_pci_topology
 
 RUN_STRATEGIES = ("Always", "RerunOnFailure", "Manual", "Halted", "Once")
 
@@ -39,12 +45,51 @@ def admit(request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult:
     if mapping(request.object.get("metadata")).get("deletionTimestamp") is not None:
         return AdmissionResult(allowed=True, object=request.object)
     vm: Obj = clone(request.object)
-    filler, warnings, shape_causes = Filler(), list[str](), Causes()
+    filler, warnings = Filler(), list[str]()
+    _keep_hypervisor(vm, request, warnings)
+    if _is_unchanged(vm, request):
+        out = Causes()
+        _fill(vm, request, config, filler)
+        _check_state(vm, request, config, out)
+        if out:
+            return refuse(vm, out)
+        return AdmissionResult(allowed=True, object=vm, warnings=warnings, defaults=filler.filled)
+    refusal = _default(vm, request, config, filler) or _check(vm, request, config)
+    if refusal is not None:
+        return refusal
     spec = mapping(vm.get("spec"))
-    shape.check_spec(_AT, mapping(mapping(spec.get("template")).get("spec")), shape_causes, complete=True)
-    shape.check_data_volumes(spec, shape_causes)
-    if shape_causes:
-        return refuse(vm, shape_causes)
+    template = mapping(mapping(spec.get("template")).get("spec"))
+    warnings += advice.for_spec(Spec.of(template, _AT))
+    warnings += _warnings_of_runs(template, config)
+    if spec.get("running") is not None:
+        warnings.append(advice.RUNNING_DEPRECATED)
+    return AdmissionResult(allowed=True, object=vm, warnings=warnings, defaults=filler.filled)
+
+
+def _old_spec(request: AdmissionRequest) -> Obj:
+    return mapping(mapping(request.old_object).get("spec"))
+
+
+def _keep_hypervisor(vm: Obj, request: AdmissionRequest, warnings: list[str]) -> None:
+    if request.operation == UPDATE:
+        spec, old = (
+            mapping(mapping(one.get("template")).get("spec")) for one in (mapping(vm.get("spec")), _old_spec(request))
+        )
+        hypervisor.keep(_AT, spec, old, warnings)
+
+
+def _is_unchanged(vm: Obj, request: AdmissionRequest) -> bool:
+    """Whether an update leaves the spec as it is: what was once accepted is not judged anew."""
+    return request.operation == UPDATE and equal(vm.get("spec"), _old_spec(request))
+
+
+def _default(vm: Obj, request: AdmissionRequest, config: ClusterConfig, filler: Filler) -> AdmissionResult | None:
+    """Check the shape and fill in the defaults of the VM itself."""
+    spec, out = mapping(vm.get("spec")), Causes()
+    shape.check_spec(_AT, mapping(mapping(spec.get("template")).get("spec")), out, complete=True)
+    shape.check_data_volumes(spec, out)
+    if out:
+        return refuse(vm, out)
     causes = matchers.check(vm, mapping(request.old_object) if request.operation == UPDATE else None)
     if causes:
         return refuse(vm, causes)
@@ -52,24 +97,27 @@ def admit(request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult:
         return refuse(vm, [_no_template()])
     if problem := matchers.infer(vm, request, filler):
         return refuse_with(vm, problem)
-    _fill(vm, request, config, filler, warnings)
-    shape.check_data_sources(spec, shape_causes)
-    if shape_causes:
-        return refuse(vm, shape_causes)
-    result = _check(vm, request, config)
-    if result is not None:
-        return result
-    warnings += advice.for_spec(Spec.of(mapping(mapping(spec.get("template")).get("spec")), _AT))
-    if spec.get("running") is not None:
-        warnings.append(advice.RUNNING_DEPRECATED)
-    return AdmissionResult(allowed=True, object=vm, warnings=warnings, defaults=filler.filled)
+    _fill(vm, request, config, filler)
+    shape.check_data_sources(spec, out)
+    return refuse(vm, out) if out else None
+
+
+def _warnings_of_runs(template: Obj, config: ClusterConfig) -> list[str]:
+    """What its VMIs would be refused for, although the VM may be stored."""
+    spec: Obj = clone(template)
+    if fill_common(spec, _AT, config, Filler()):
+        return []
+    fill_instance(spec, _AT, config, Filler(), firmware_uuid="")
+    out = Causes()
+    check_run(Spec.of(spec, _AT), out)
+    return [f"{cause.message}; the VM cannot start like this" for cause in out]
 
 
 def _no_template() -> Cause:
     return Cause("FieldValueRequired", "spec.template", "spec.template is missing; describe the guest there")
 
 
-def _fill(vm: Obj, request: AdmissionRequest, config: ClusterConfig, filler: Filler, warnings: list[str]) -> None:
+def _fill(vm: Obj, request: AdmissionRequest, config: ClusterConfig, filler: Filler) -> None:
     template = child(child(vm, "spec"), "template")
     spec = child(template, "spec")
     if request.operation == CREATE:
@@ -77,9 +125,6 @@ def _fill(vm: Obj, request: AdmissionRequest, config: ClusterConfig, filler: Fil
         for name in ("uuid", "serial"):
             if not text(firmware.get(name)):
                 filler.set(firmware, name, request.new_uuid(), f"{_AT}.domain.firmware", "random")
-    else:
-        old = mapping(mapping(mapping(mapping(request.old_object).get("spec")).get("template")).get("spec"))
-        hypervisor.keep(_AT, spec, old, warnings)
     if not text(spec.get("architecture")):
         found, source = architecture_of_source(vm, request)
         if found:
@@ -107,10 +152,15 @@ def _check(vm: Obj, request: AdmissionRequest, config: ClusterConfig) -> Admissi
     if not out:
         check_namespaces(vm, request, out)
     if not out:
-        _check_locks(vm, request, out)
+        _check_state(vm, request, config, out)
+    return refuse(vm, out) if out else None
+
+
+def _check_state(vm: Obj, request: AdmissionRequest, config: ClusterConfig, out: Causes) -> None:
+    """What the VM's status forbids at the moment, and what it asks for."""
+    _check_locks(vm, request, out)
     if not out:
         volume_requests.check(vm, request, config, out)
-    return refuse(vm, out) if out else None
 
 
 def _check_spec(
@@ -159,7 +209,7 @@ def _check_locks(vm: Obj, request: AdmissionRequest, out: Causes) -> None:
     if request.operation != UPDATE:
         return
     status, spec = mapping(vm.get("status")), mapping(vm.get("spec"))
-    old = mapping(mapping(request.old_object).get("spec"))
+    old = _old_spec(request)
     snapshot, restore = status.get("snapshotInProgress"), status.get("restoreInProgress")
     if snapshot is not None:
         volumes, before = (items(mapping(mapping(s.get("template")).get("spec")).get("volumes")) for s in (spec, old))

@@ -65,11 +65,16 @@ def check_created(vmi: Obj, config: ClusterConfig, *, by_component: bool, out: C
     network.discontinued(spec, out)
     hypervisor.check(_AT, spec.raw, out)
     spec_rules.check(spec, config, out)
-    volumes.volumes_are_used(spec, out)
-    _check_memory_is_given(spec, out)
     meta = mapping(vmi.get("metadata"))
     metadata.check("metadata", meta, config, by_component=by_component, out=out)
     coherent_gpu.annotations(spec, mapping(meta.get("annotations")), "metadata", config, out)
+    check_run(spec, out)
+
+
+def check_run(spec: Spec, out: Causes) -> None:
+    """What a spec must fulfil to run, beyond what a template must to be stored; all defaults are in it."""
+    volumes.volumes_are_used(spec, out)
+    _check_memory_is_given(spec, out)
     hyperv.check(spec, out)
     architecture.per_architecture(spec, out)
 
@@ -134,11 +139,13 @@ def _update(request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult
         # The kind has no status subresource, so what users send for it is put back.
         vmi["status"] = clone(mapping(old.get("status")))
     out = Causes()
-    shape.check_spec(_AT, mapping(vmi.get("spec")), out, complete=False)
-    if out:
-        return refuse(vmi, out)
+    changed = not equal(vmi.get("spec"), old.get("spec"))
+    if changed:
+        shape.check_spec(_AT, mapping(vmi.get("spec")), out, complete=False)
+        if out:
+            return refuse(vmi, out)
     _check_node(vmi, old, request, config, out)
-    if not out and not equal(vmi.get("spec"), old.get("spec")):
+    if not out and changed:
         _check_spec_change(vmi, old, config, by_component=by_component, out=out)
     if not out and not by_component:
         _check_label_change(vmi, old, out)

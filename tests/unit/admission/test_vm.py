@@ -282,3 +282,32 @@ def test_inference_that_may_fail() -> None:
     result = decide(vm(lenient), world=World(claim()))
     assert result.allowed
     assert "instancetype" not in result.object["spec"]
+
+
+def test_what_was_accepted_is_not_judged_anew() -> None:
+    old = vm(put("spec.template.spec.domain.rebootPolicy", "Reboot"))
+    gated = gates(off=["RebootPolicy"])
+    assert not decide(old, **gated).allowed
+    labelled = both(put("spec.template.spec.domain.rebootPolicy", "Reboot"), put("metadata.labels", {"a": "b"}))
+    assert decide(vm(labelled), operation="UPDATE", old=old, **gated).allowed
+    changed = both(labelled, put("spec.template.spec.hostname", "a"))
+    assert not decide(vm(changed), operation="UPDATE", old=old, **gated).allowed
+
+
+@pytest.mark.parametrize(
+    ("change", "architecture", "word"),
+    [
+        (put(f"{DOMAIN}.devices.sound", {"name": "s"}), "arm64", "sound"),
+        (put(f"{DOMAIN}.features.hyperv", {"synic": {}, "vpindex": {"enabled": False}}), "amd64", "vpindex"),
+        (drop(f"{DOMAIN}.memory"), "amd64", "memory"),
+    ],
+    ids=["architecture", "hyperv", "memory"],
+)
+def test_a_vm_that_cannot_start_is_warned_about(change: Change, architecture: str, word: str) -> None:
+    result = decide(vm(change), architecture=architecture)
+    assert result.allowed
+    assert any(word in warning and "cannot start" in warning for warning in result.warnings)
+
+
+def test_a_good_vm_gives_no_warnings() -> None:
+    assert decide(vm()).warnings == []

@@ -55,6 +55,17 @@ def test_defaults_by_architecture(architecture: str, machine: str, model: str, b
     assert spec["domain"]["features"]["acpi"]["enabled"] is (architecture != "s390x")
 
 
+@pytest.mark.parametrize(("architecture", "bus"), [("amd64", "sata"), ("arm64", "scsi"), ("s390x", "scsi")])
+def test_a_cdrom_gets_a_bus_that_can_carry_it(architecture: str, bus: str) -> None:
+    result = decide(vmi(put("spec.domain.devices.disks", [{"name": "root", "cdrom": {}}])), architecture=architecture)
+    assert result.allowed
+    assert result.object["spec"]["domain"]["devices"]["disks"][0]["cdrom"] == {
+        "bus": bus,
+        "readonly": True,
+        "tray": "closed",
+    }
+
+
 @pytest.mark.parametrize(
     ("configuration", "path", "value"),
     [

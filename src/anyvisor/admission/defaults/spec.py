@@ -200,7 +200,9 @@ def _fill_disk(disk: Obj, at: str, bus: str, filler: Filler) -> None:
         filler.set(disk, "disk", {}, at)
     for kind in _KINDS:
         if type(disk.get(kind)) is dict and not text(mapping(disk[kind]).get("bus")):
-            filler.set(mapping(disk[kind]), "bus", bus, f"{at}.{kind}")
+            # A CD-ROM cannot be on virtio.
+            suitable = "scsi" if kind == "cdrom" and bus == "virtio" else bus
+            filler.set(mapping(disk[kind]), "bus", suitable, f"{at}.{kind}")
     if type(disk.get("cdrom")) is dict:
         filler.default(mapping(disk["cdrom"]), "readonly", True, f"{at}.cdrom")
         if not text(mapping(disk["cdrom"]).get("tray")):
