@@ -1,4 +1,4 @@
-"""What a test of the driver needs of an agent: endpoints made, the plan executed, tokens passed, the console drained."""
+"""What a test of the driver needs of an agent: endpoints made, the plan executed, tokens passed, the console read."""
 
 import asyncio
 import contextlib

@@ -14,6 +14,8 @@ from anyvisor.hri.v1.types_pb2 import (
     END_REASON_PANIC,
     END_REASON_VMM_EXITED,
     PHASE_CRASHED,
+    PHASE_LOST,
+    PHASE_PAUSED,
     PHASE_RUNNING,
 )
 from tests.contract.cloud_hypervisor.program import install, order
@@ -90,6 +92,12 @@ async def test_channel_that_is_broken_is_given_up_and_adopted_anew(rig: Rig, fau
     with pytest.raises(HriError):
         await rig.done(await rig.client.pause("m1", generation=1))
     assert guest.process.poll() is None
+    assert rig.states["m1"].phase not in (PHASE_CRASHED, PHASE_LOST)
+    state = await rig.adopt(guest)
+    assert state.phase in (PHASE_RUNNING, PHASE_PAUSED)
+    await rig.done(await rig.client.resume("m1", generation=1))
+    guest.log = ""
+    await guest.said("ANYVISOR t=")
 
 
 async def test_control_loop_that_died(rig: Rig) -> None:

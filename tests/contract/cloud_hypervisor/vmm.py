@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
 import socket
 import struct
 import sys
@@ -76,7 +75,9 @@ class Guest:
         found: dict[str, tuple[int, str]] = {}
         listed = [(item, "1042") for item in self.config.get("disks", [])]
         listed += [(item, "1041") for item in self.config.get("net", [])]
-        listed += [(self.config[kind], code) for kind, code in (("balloon", "1045"), ("rng", "1044")) if kind in self.config]
+        listed += [
+            (self.config[kind], code) for kind, code in (("balloon", "1045"), ("rng", "1044")) if kind in self.config
+        ]
         for item, code in listed:
             found[item["id"]] = (item["pci_device_id"], f"1af4:{code}")
         return found
@@ -320,11 +321,18 @@ class Vmm:
 
     def _load_kernel(self, payload: dict[str, Any]) -> None:
         if not payload.get("kernel") and not payload.get("firmware"):
-            raise ApiError(500, REASONS["boot"], "Payload configuration is not bootable", "No bootitem provided: neither firmware nor kernel")
+            raise ApiError(
+                500,
+                REASONS["boot"],
+                "Payload configuration is not bootable",
+                "No bootitem provided: neither firmware nor kernel",
+            )
         try:
             head = Path(payload.get("kernel") or payload["firmware"]).read_bytes()[:5]
         except OSError as error:
-            raise ApiError(500, REASONS["boot"], "Cannot open kernel file", f"{error.strerror} (os error {error.errno})") from error
+            raise ApiError(
+                500, REASONS["boot"], "Cannot open kernel file", f"{error.strerror} (os error {error.errno})"
+            ) from error
         if head != b"\x7fELF\x02":
             raise ApiError(
                 500,
@@ -388,7 +396,10 @@ class Vmm:
             }
             for name, (slot, _) in self.guest.slots.items()
         }
-        tree |= {name: {"id": name, "resources": [], "parent": f"_virtio-pci-{name}", "children": []} for name in self.guest.slots}
+        tree |= {
+            name: {"id": name, "resources": [], "parent": f"_virtio-pci-{name}", "children": []}
+            for name in self.guest.slots
+        }
         return {**found, "state": "Paused" if self.guest.paused else "Running", "device_tree": tree}
 
     def _running(self, call: str) -> Guest:
@@ -423,17 +434,27 @@ class Vmm:
     def press(self) -> None:
         self._running("power-button").button = True
 
-    def add(self, kind: str, code: str, body: dict[str, Any], files: list[int]) -> dict[str, Any] | None:
+    def add_disk(self, body: dict[str, Any], files: list[int]) -> dict[str, Any] | None:
+        return self._add("disks", "1042", body, files)
+
+    def add_net(self, body: dict[str, Any], files: list[int]) -> dict[str, Any] | None:
+        return self._add("net", "1041", body, files)
+
+    def _add(self, kind: str, code: str, body: dict[str, Any], files: list[int]) -> dict[str, Any] | None:
         call = "add-disk" if kind == "disks" else "add-net"
         if self.config is None:
             raise ApiError(404, REASONS[call], "VM is not created")
         if any(item["id"] == body["id"] for part in ("disks", "net") for item in self.config.get(part, [])):
             raise ApiError(500, REASONS[call], "Failed to validate config", f"Identifier {body['id']} is not unique")
         if self.guest is not None and body["id"] in self.guest.slots:
-            raise ApiError(500, REASONS[call], "Error from device manager", f"Invalid identifier as it is not unique: {body['id']}")
+            raise ApiError(
+                500, REASONS[call], "Error from device manager", f"Invalid identifier as it is not unique: {body['id']}"
+            )
         if kind == "net":
             if 2 * len(files) != body.get("num_queues", 2):
-                raise ApiError(500, REASONS[call], "Failed to validate config", "Number of FDs does not match the number of queues")
+                raise ApiError(
+                    500, REASONS[call], "Failed to validate config", "Number of FDs does not match the number of queues"
+                )
             body["fds"] = self.files[body["id"]] = [os.dup(descriptor) for descriptor in files]
         elif self.guest is not None:
             self._open_disk(body, REASONS[call])
@@ -491,7 +512,10 @@ class Vmm:
         more = size - self.config["memory"]["size"]
         if more > 0 and (more % STEP or more > self.config["memory"].get("hotplug_size", 0)):
             raise ApiError(
-                500, REASONS["resize"], "Error from memory manager", "The requested hotplug memory addition is not a valid size"
+                500,
+                REASONS["resize"],
+                "Error from memory manager",
+                "The requested hotplug memory addition is not a valid size",
             )
         if more > 0:
             guest.plugged.append(32)

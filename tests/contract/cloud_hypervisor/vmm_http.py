@@ -119,8 +119,8 @@ class Server:
         }
         self.puts = {
             "vm.create": vmm.create,
-            "vm.add-disk": lambda body, files: vmm.add("disks", "1042", body, files),
-            "vm.add-net": lambda body, files: vmm.add("net", "1041", body, files),
+            "vm.add-disk": vmm.add_disk,
+            "vm.add-net": vmm.add_net,
             "vm.remove-device": vmm.remove,
             "vm.resize": vmm.resize,
             "vm.resize-disk": vmm.resize_disk,

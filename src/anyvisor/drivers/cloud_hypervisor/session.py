@@ -76,7 +76,7 @@ class Session:
             info = await self.info()
         except RestClosed as error:
             self._show(states.after_close(View(PHASE_STARTING), self.intent))
-            raise VmmFailed(self.machine.state.message, retry="after_change") from error
+            raise VmmFailed(f"{self.machine.state.message}: {error}", retry="after_change") from error
         except (RestError, RequestTooLarge, VmmFailed) as error:
             await self._undo()
             self._show(_failed_start(str(error)))
@@ -176,11 +176,12 @@ class Session:
 
     async def end(self) -> None:
         """End the VMM with its images written out; returns when it is gone."""
-        self.intent.force = True
         client = self._client
         if client is None or client.closed:
-            self._show(states.after_close(self._view(), self.intent))
-            return
+            if self._view().final:
+                return
+            raise VmmFailed(f"there is no control channel to machine {self.machine.id!r}; adopt it, or kill its VMM")
+        self.intent.force = True
         with contextlib.suppress(RestClosed, RestTimeout, RestRefused):
             await client.put("vmm.shutdown", seconds=END_SECONDS)
         if not await closed_within(client, END_SECONDS):
@@ -332,11 +333,12 @@ class Session:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _on_closed(self) -> None:
-        """The VMM is gone; what it said last may still wait in the event channel."""
+    def _on_closed(self, ended: bool) -> None:
+        """The VMM is gone, and what it said last may still wait in the event channel; or it must be adopted anew."""
         if self._events is not None:
             self._events.drain()
-        self._show(states.after_close(self._view(), self.intent))
+        if ended:
+            self._show(states.after_close(self._view(), self.intent))
         self.machine.disconnected()
         for task in self._tasks:
             task.cancel()

@@ -49,9 +49,10 @@ class RestRefused(RestError):
 
 
 class RestClient:
-    """Calls of one VMM's API. `on_closed` is called once, when the connection is lost."""
+    """Calls of one VMM's API. `on_closed(ended)` is called once, when the connection is lost: `ended` when the VMM
+    closed it, not when its answers could not be understood, which says nothing about the guest."""
 
-    def __init__(self, connection: socket.socket, on_closed: Callable[[], None]) -> None:
+    def __init__(self, connection: socket.socket, on_closed: Callable[[bool], None]) -> None:
         connection.setblocking(False)
         self._socket = connection
         self._on_closed = on_closed
@@ -119,7 +120,7 @@ class RestClient:
             if rest:
                 await self._loop.sock_sendall(self._socket, rest)
         except OSError as error:
-            self._lose(f"the control channel broke: {error.strerror}")
+            self._lose(f"the control channel broke: {error.strerror}", ended=True)
         except asyncio.CancelledError:
             self._lose("a request was cut off")
             raise
@@ -143,10 +144,10 @@ class RestClient:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._lose(f"the control channel broke: {error.strerror}")
+            self._lose(f"the control channel broke: {error.strerror}", ended=True)
             return
         if not data:
-            self._lose("the VMM closed the control channel")
+            self._lose("the VMM closed the control channel", ended=True)
             return
         try:
             for response in self._reader.feed(data):
@@ -156,11 +157,11 @@ class RestClient:
         except ProtocolError as error:
             self._lose(str(error))
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, why: str, *, ended: bool = False) -> None:
         if not self.closed:
             self._why = why
             self.close()
-            self._on_closed()
+            self._on_closed(ended)
 
     def close(self) -> None:
         """Let go of the connection. The VMM does not care."""
