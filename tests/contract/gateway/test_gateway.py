@@ -2,114 +2,25 @@
 
 import asyncio
 import json
-import socket
-from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
-from anyvisor.api.crd import crds
 from anyvisor.api.meta import conditions
-from anyvisor.embedded import bootstrap, identities
-from anyvisor.embedded.aggregation import Subresources
-from anyvisor.embedded.apiserver.config import ServerConfig
-from anyvisor.embedded.apiserver.identity import Identity
-from anyvisor.embedded.apiserver.server import ApiServer
-from anyvisor.embedded.drivers import load
 from anyvisor.embedded.scheduler.service import Scheduler
-from anyvisor.gateway.agents import Agents
-from anyvisor.gateway.service import Gateway
 from anyvisor.kube import errors
 from anyvisor.kube.client import Client
-from anyvisor.kube.config import ClientConfig
 from anyvisor.kube.events import EventRecorder
-from anyvisor.kube.http import HttpTransport
 from anyvisor.kube.informer import Informer
 from anyvisor.kube.objects import CachedObject
-from anyvisor.kube.resources import EVENTS, HYPERVISOR_NODES, NAMESPACES, NODES, PODS, VMIS, VMS
+from anyvisor.kube.resources import EVENTS, NAMESPACES, NODES, PODS, VMIS, VMS
+from tests.contract.gateway.lab import TEMPLATE, Lab
 
 Json = dict[str, Any]
 ROOT = "/apis/subresources.kubevirt.io/v1"
 SPACE = f"{ROOT}/namespaces/default"
-TEMPLATE: Json = {"spec": {"domain": {"devices": {}, "memory": {"guest": "64Mi"}}}}
-
-
-@dataclass
-class Lab:
-    url: str
-    admin: Client
-    asked: list[str]
-    agent: str
-
-    def user(self, token: str) -> HttpTransport:
-        return HttpTransport(ClientConfig(self.url, token=token))
-
-    async def running(self, name: str) -> None:
-        """Make a VM and its run, as controller and agent would."""
-        vm = {
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"runStrategy": "Manual", "template": TEMPLATE},
-        }
-        await self.admin.create(VMS, vm)
-        await self.admin.create(VMIS, {"metadata": {"name": name, "namespace": "default"}, "spec": TEMPLATE["spec"]})
-        status = {"phase": "Running", "nodeName": "node1"}
-        await self.admin.patch(VMIS, name, "default", {"status": status})
-        await self.admin.patch(VMS, name, "default", {"status": {"created": True}}, subresource="status")
-
-
-async def serve_agent(path: str, asked: list[str]) -> web.AppRunner:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        asked.append(f"{request.method} {request.path_qs}")
-        if "/streams/" not in request.path:
-            return web.Response()
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        async for message in socket:
-            await socket.send_bytes(message.data.upper())
-        return socket
-
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.UnixSite(runner, path).start()
-    return runner
-
-
-@pytest.fixture
-async def lab(tmp_path: Path, rundir: Path) -> AsyncIterator[Lab]:
-    asked: list[str] = []
-    runner = await serve_agent(str(rundir / "a.sock"), asked)
-    subresources = Subresources()
-    config = ServerConfig(
-        database=tmp_path / "control" / "objects.sqlite",
-        crds=crds(),
-        objects=bootstrap.objects(),
-        aggregated=subresources.routes(),
-        static_tokens={"editor": Identity("eve"), "nobody": Identity("norman"), "admin": bootstrap.IDENTITY},
-    )
-    listener = socket.create_server(("127.0.0.1", 0))
-    async with ApiServer(config) as server, Agents() as agents:
-        await server.serve(listener)
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        transport = HttpTransport(ClientConfig(url, token="admin"))
-        admin = Client(transport)
-        await bootstrap.install(admin, [load("qemu")])
-        endpoint = f"unix:{rundir / 'a.sock'}"
-        await admin.create(HYPERVISOR_NODES, {"metadata": {"name": "node1"}, "spec": {}})
-        await admin.patch(
-            HYPERVISOR_NODES, "node1", None, {"status": {"agent": {"endpoint": endpoint}}}, subresource="status"
-        )
-        async with Gateway(Client(server.inprocess(identities.GATEWAY)), agents) as gateway:
-            subresources.gateway = gateway
-            yield Lab(url, admin, asked, endpoint)
-        await transport.close()
-    await runner.cleanup()
 
 
 async def allow(lab: Lab, user: str, role: str) -> None:
