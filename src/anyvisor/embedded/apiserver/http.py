@@ -49,24 +49,23 @@ class _Server(web.Server):
 
     def __init__(self, handler: Callable[..., Any], **options: Any) -> None:
         super().__init__(handler, **options)
-        self._waiting: dict[object, asyncio.TimerHandle] = {}
+        self._waiting: dict[Any, asyncio.TimerHandle] = {}
 
     def __call__(self) -> Any:
         protocol = super().__call__()
-        timer = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._end, protocol)
+        timer = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._give_up, protocol)
         self._waiting[protocol] = timer
         return protocol
 
-    def served(self, protocol: object) -> None:
-        """Count a connection as one that has sent a request."""
+    def _give_up(self, protocol: Any) -> None:
+        if self._waiting.pop(protocol, None) is not None and protocol.transport is not None:
+            protocol.force_close()
+
+    def heard(self, protocol: Any) -> None:
+        """Note that a request of this connection arrived."""
         timer = self._waiting.pop(protocol, None)
         if timer is not None:
             timer.cancel()
-
-    def _end(self, protocol: web.RequestHandler) -> None:
-        del self._waiting[protocol]
-        if protocol.transport is not None:
-            protocol.force_close()
 
 
 class Shell:

@@ -189,7 +189,9 @@ def _check_claim(obj: Json, old: Json | None) -> list[Cause]:
             causes.append(required("spec.resources[storage]"))
         return causes
     before: Json = old["spec"]
-    free = ("resources", "volumeName", "volumeAttributesClassName")
+    free = {"resources", "volumeName", "volumeAttributesClassName"}
+    if before.get("storageClassName") is None:
+        free.add("storageClassName")  # given by the default class, also later (KEP-3333)
     if {k: v for k, v in spec.items() if k not in free} != {k: v for k, v in before.items() if k not in free}:
         return [
             forbidden_field(
