@@ -10,6 +10,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -41,6 +42,8 @@ BURST, REFILL = 25, 300.0
 SIMILAR, WINDOW = 10, 600.0
 """Different messages of one reason, and the seconds they are counted in, before they are folded into one."""
 ATTEMPTS = 5
+FLUSH = 1.0
+"""Seconds that the end of a recorder waits for what is still to be written."""
 POLICY = BackoffPolicy(base=0.2, cap=10.0)
 
 
@@ -159,6 +162,8 @@ class EventRecorder:
         self._pending: OrderedDict[EventKey, int] = OrderedDict()
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._wake = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written.set()
         self._group = asyncio.TaskGroup()
         self._task: asyncio.Task[None] | None = None
 
@@ -170,6 +175,9 @@ class EventRecorder:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH):
+                await self._written.wait()
         if self._task is not None:
             self._task.cancel()
         await self._group.__aexit__(kind, error, trace)
@@ -182,6 +190,7 @@ class EventRecorder:
         self._pending[key] = self._pending.get(key, 0) + 1
         if len(self._pending) > PENDING:
             self._pending.popitem(last=False)
+        self._written.clear()
         self._wake.set()
 
     async def _run(self) -> None:
@@ -191,6 +200,7 @@ class EventRecorder:
             while self._pending:
                 key, times = self._pending.popitem(last=False)
                 await self._deliver(key, times)
+            self._written.set()
 
     async def _deliver(self, key: EventKey, times: int) -> None:
         backoff = Backoff(POLICY)

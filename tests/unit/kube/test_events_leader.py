@@ -53,6 +53,13 @@ def test_an_event_on_a_long_name_has_a_name_that_is_accepted() -> None:
     assert ".." not in name
 
 
+async def test_what_was_recorded_last_is_written_before_the_end(server: FakeServer, client: Client) -> None:
+    async with EventRecorder(client, "controller") as events:
+        for number in range(5):
+            events.record(POD, EventKind.NORMAL, f"Last{number}", "x")
+    assert len(server.objects["events"]) == 5
+
+
 def test_floods_are_folded() -> None:
     flood = FloodFilter()
     kept = [flood.admit(key(f"m{number:02}"), 0.0) for number in range(SIMILAR + 3)]
