@@ -22,6 +22,8 @@ from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Ac
 KVM_DEVICE: Final = "/dev/kvm"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 PROBE_SECONDS: Final = 20.0
+GUEST_SECONDS: Final = 10.0
+"""The probe guest needs a tenth of a second where it runs at all."""
 FORM: Final = 1
 """Raised whenever the facts or the ways to find them change."""
 
@@ -94,11 +96,11 @@ async def _find(emulator: str) -> Facts:
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             facts = await _ask(emulator)
-            opens, why = _open_kvm()
-            runs = False
-            if opens:
-                runs, why = await _try_kvm(emulator)
-            return msgspec.structs.replace(facts, kvm_opens=opens, kvm_runs=runs, kvm_message=why)
+        opens, why = _open_kvm()
+        runs = False
+        if opens:
+            runs, why = await _try_kvm(emulator)
+        return msgspec.structs.replace(facts, kvm_opens=opens, kvm_runs=runs, kvm_message=why)
     except (HriError, OSError, TimeoutError, KeyError, TypeError) as error:
         return Facts(emulator, installed=True, problem=f"{emulator} does not answer: {error or type(error).__name__}")
 
@@ -165,11 +167,25 @@ def _open_kvm() -> tuple[bool, str]:
 
 async def _try_kvm(emulator: str) -> tuple[bool, str]:
     """Run the probe guest; a KVM that opens need not run one."""
+    try:
+        async with asyncio.timeout(GUEST_SECONDS):
+            status = await run_probe(emulator, "kvm", "host")
+    except TimeoutError:
+        return False, f"{KVM_DEVICE} opens, but a small guest did not end on it within {GUEST_SECONDS:g} s"
+    if status is None:
+        return False, f"{KVM_DEVICE} opens, but stopped a small guest with an internal error: use emulation"
+    if status != probe_guest.RUNS:
+        return False, f"{KVM_DEVICE} opens, but a small guest failed on it (status {status})"
+    return True, ""
+
+
+async def run_probe(emulator: str, accelerator: str, cpu: str) -> int | None:
+    """Run the probe guest; QEMU's exit status, or None when QEMU stopped the guest and stayed."""
     with tempfile.TemporaryFile() as file:
         file.write(probe_guest.kernel())
         file.flush()
         command = [
-            *(emulator, "-machine", "q35", "-accel", "kvm", "-cpu", "host", "-bios", "qboot.rom", "-m", "16"),
+            *(emulator, "-machine", "q35", "-accel", accelerator, "-cpu", cpu, "-bios", "qboot.rom", "-m", "16"),
             *("-nodefaults", "-no-user-config", "-display", "none"),
             *("-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-kernel", f"/proc/self/fd/{file.fileno()}"),
         ]
@@ -178,9 +194,4 @@ async def _try_kvm(emulator: str) -> tuple[bool, str]:
             with contextlib.suppress(HriError):
                 await client.greet()
             await stopped.wait()
-            if client.closed:
-                status = await process.wait()
-                if status == probe_guest.RUNS:
-                    return True, ""
-                return False, f"{KVM_DEVICE} opens, but a small guest failed on it (status {status})"
-            return False, f"{KVM_DEVICE} opens, but stopped a small guest with an internal error: use emulation"
+            return await process.wait() if client.closed else None
