@@ -116,7 +116,7 @@ class Shell:
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._server is not None:
-            self._server.served(request.protocol)
+            self._server.heard(request.protocol)
         identity = self._identity(request)
         if "upgrade" in request.headers.get("Connection", "").lower():
             answer = await self._upgrade(request, identity)  # pyright: ignore[reportArgumentType]
