@@ -310,13 +310,13 @@ void guest_main(const struct start_info *info) {
     u32 bridge;
     start = info;
     open_serial();
-    say("ANYVISOR tiny\r\n");
     bridge = pci_read(0, 0, 0, 0);
     has_acpi = bridge == HOST_BRIDGE_Q35 || bridge == HOST_BRIDGE_PC;
     has_events = bridge == HOST_BRIDGE_CLOUD;
     if (has_events)
         hotplug_open(info->rsdp);
     open_interrupts();
+    say("ANYVISOR tiny\r\n"); /* who hears this may press the power button */
     for (;;) {
         if (input_tail == input_head && seen == ticks)
             __asm__ volatile("sti; hlt; cli" ::: "memory", "cc");
