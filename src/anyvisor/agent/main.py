@@ -18,7 +18,7 @@ from anyvisor.agent.machine import DRIVER
 from anyvisor.agent.node import NodeReporter
 from anyvisor.agent.node_context import BY_UID, BY_VMI, AttachNetwork, NodeContext
 from anyvisor.agent.records import RecordStore
-from anyvisor.agent.volumes.source import ImageSource
+from anyvisor.agent.volumes.source import ClaimSource, ImageSource
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.informer import Informer
@@ -50,6 +50,7 @@ class AgentConfig:
     drivers: Sequence[DriverAddress]
     launchers: LauncherSource
     images: ImageSource
+    claims: ClaimSource
     attach_network: AttachNetwork
     http_uids: Collection[int] = ()
     """Who may ask over HTTP, besides root and ourselves: the control process."""
@@ -78,6 +79,7 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
                 store=store,
                 launchers=config.launchers,
                 images=config.images,
+                claims=config.claims,
                 attach_network=config.attach_network,
                 vmis=vmis,
                 pods=pods,

@@ -8,7 +8,7 @@ from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.launchers import LauncherSource
 from anyvisor.agent.machine import Machine, NetworkSet
 from anyvisor.agent.records import RecordStore
-from anyvisor.agent.volumes.source import ImageSource
+from anyvisor.agent.volumes.source import ClaimSource, ImageSource
 from anyvisor.api.meta import Json
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventKind, EventRecorder, Reference
@@ -41,6 +41,7 @@ class NodeContext:
     store: RecordStore
     launchers: LauncherSource
     images: ImageSource
+    claims: ClaimSource
     attach_network: AttachNetwork
     vmis: Informer
     pods: Informer

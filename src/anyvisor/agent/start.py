@@ -23,6 +23,7 @@ from anyvisor.agent.machine import DRIVER, Machine, NetworkSet
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.plan import PodPlan
 from anyvisor.agent.records import Record, RecordError, Stage
+from anyvisor.agent.trace import Trace
 from anyvisor.agent.translate_parts import TranslateError
 from anyvisor.agent.volumes.open import VolumeContext, VolumeError, VolumeSet, open_volumes
 from anyvisor.api import meta
@@ -70,16 +71,19 @@ async def start(context: NodeContext, vmi: Json, pod: Json) -> Machine:
     except PlanError as error:
         raise StartError("PlanNotUsable", str(error), retry=False) from error
     session = usable_session(context, wanted.plan.driver)
+    trace = Trace()
     launcher = await context.launchers.find(uid(pod))
     if launcher is None:
         raise StartError("LauncherNotReady", "the launcher pod's process does not run yet", retry=True)
     try:
         vmi = await vmi_status.claim(context.client, vmi, uid(pod), context.node)
+        trace.mark("claim")
         opened = await _open(context, vmi, pod)
+        trace.mark("open")
     except BaseException:
         launcher.close()
         raise
-    return await _start(context, session, vmi, pod, wanted, launcher, opened)
+    return await _start(context, session, vmi, pod, wanted, launcher, opened, trace)
 
 
 def usable_session(context: NodeContext, driver: str) -> DriverSession:
@@ -97,7 +101,7 @@ async def _open(context: NodeContext, vmi: Json, pod: Json) -> Opened:
     directory = await asyncio.to_thread(context.store.directory, uid(vmi))
     try:
         volumes, network = await asyncio.gather(
-            open_volumes(vmi, VolumeContext(context.images, directory)),
+            open_volumes(vmi, VolumeContext(context.images, context.claims, directory)),
             attach(context, vmi, pod, adopted=False),
             return_exceptions=True,
         )
@@ -144,6 +148,7 @@ async def _start(
     wanted: PodPlan,
     launcher: Launcher,
     opened: Opened,
+    trace: Trace,
 ) -> Machine:
     """Everything from here on owns `launcher` and `opened`."""
     machine_id = uid(vmi)
@@ -160,7 +165,8 @@ async def _start(
             if machine.serial_log is not None:
                 held.put(CONSOLE_LOG, machine.serial_log.for_vmm())
             prepared = await _prepare(session, machine, vmi, wanted, opened)
-            await _hand_over(context, machine, prepared, held, wanted.plan.resources.memory_lock_bytes)
+            trace.mark("prepare")
+            await _hand_over(context, machine, prepared, held, wanted.plan.resources.memory_lock_bytes, trace)
         except BaseException as error:
             if machine is None:
                 _close_loose(launcher, opened)
@@ -173,6 +179,8 @@ async def _start(
         finally:
             context.starting.discard(machine_id)
         await first_run(context, session, machine, held)
+        trace.mark("run")
+    log.info("machine %s started, milliseconds: %s", machine_id, trace)
     return machine
 
 
@@ -239,7 +247,12 @@ async def _prepare(
 
 
 async def _hand_over(
-    context: NodeContext, machine: Machine, prepared: PrepareResponse, held: Descriptors, memory_lock: int
+    context: NodeContext,
+    machine: Machine,
+    prepared: PrepareResponse,
+    held: Descriptors,
+    memory_lock: int,
+    trace: Trace,
 ) -> None:
     """Record, then let the plan leave."""
     launcher = machine.launcher
@@ -259,9 +272,11 @@ async def _hand_over(
         has_process=with_process,
     )
     machine.use_endpoints()
+    trace.mark("record")
     if with_process:
         await hand_over(await await_shim(launcher), made.plan, made.descriptors)
     machine.taken = True
+    trace.mark("hand-over")
 
 
 def hook_asked(context: NodeContext, machine: Machine) -> None:

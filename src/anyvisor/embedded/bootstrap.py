@@ -7,6 +7,7 @@ from anyvisor import __version__
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.drivers import DriverPackage
 from anyvisor.embedded.roles import roles
+from anyvisor.embedded.volumes.names import storage_class
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import NotFound
 from anyvisor.kube.resources import CLASSES, DRIVERS, KUBEVIRTS
@@ -29,6 +30,7 @@ def objects() -> list[Json]:
             # Bridge, the API's own default, would give the guest the pod's address, which user-mode networking cannot.
             "spec": {"configuration": {"network": {"defaultNetworkInterface": "masquerade"}}},
         },
+        storage_class(),
         *roles(),
     ]
 

@@ -20,8 +20,13 @@ from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.podnetwork import pod_networks
 from anyvisor.embedded.podrunner.launch import by_zygote
 from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
+from anyvisor.embedded.volumes.claims import LocalClaims
+from anyvisor.embedded.volumes.disks import Disks
+from anyvisor.embedded.volumes.names import PROVISIONER
+from anyvisor.embedded.volumes.provisioner import Provisioner
 from anyvisor.kube.client import Client
 from anyvisor.kube.config import ClientConfig
+from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.http import HttpTransport
 
 
@@ -57,6 +62,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     users, run_dir, state_dir = instance.users, instance.node_run_dir(node), instance.node_dir(node)
     kubelet, agent = _transport(instance, f"kubelet-{node}"), _transport(instance, f"agent-{node}")
+    disks = Disks(instance.data_dir / "volumes")
     runner = PodRunner(
         RunnerConfig(
             node=node,
@@ -80,13 +86,20 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
         drivers=drivers,
         launchers=runner,
         images=StoreSource(ImageStore(instance.image_dir)),
+        claims=LocalClaims(Client(agent), disks),
         attach_network=attach,
         http_uids=(users.control,),
     )
     try:
-        async with runner.running():
+        async with (
+            runner.running(),
+            EventRecorder(Client(kubelet), PROVISIONER, node) as events,
+            asyncio.TaskGroup() as group,
+        ):
+            provisioning = group.create_task(Provisioner(Client(kubelet), events, disks).run(), name="provisioner")
             with contextlib.suppress(asyncio.CancelledError):
                 await run_agent(config)
+            provisioning.cancel()
     finally:
         await kubelet.close()
         await agent.close()

@@ -14,7 +14,7 @@ import uvloop
 
 from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.main import AgentConfig, run_agent
-from anyvisor.agent.volumes.source import OpenedDisk
+from anyvisor.agent.volumes.source import ClaimError, OpenedClaim, OpenedDisk
 from anyvisor.api.meta import Json
 from anyvisor.embedded.podrunner.launch import by_zygote
 from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
@@ -26,6 +26,13 @@ from anyvisor.kube.http import HttpTransport
 
 NODE = "node-1"
 FIRST_USER = 1_900_000_000
+
+
+class NoClaims:
+    """There are no claims here."""
+
+    async def open(self, namespace: str, claim: str, *, read_only: bool) -> OpenedClaim:
+        raise ClaimError("FailedPvcNotFound", f"there is no claim {namespace}/{claim} to open ({read_only=})")
 
 
 class NoImages:
@@ -90,6 +97,7 @@ async def run(config: dict[str, str]) -> None:
                 ],
                 launchers=runner,
                 images=NoImages(),
+                claims=NoClaims(),
                 attach_network=no_network,
             )
         )

@@ -10,11 +10,26 @@ import pytest
 
 from anyvisor.agent.volumes import qcow2
 from anyvisor.agent.volumes.open import VolumeContext, VolumeError, VolumeSet, open_volumes
+from anyvisor.agent.volumes.source import ClaimError, OpenedClaim
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
 from anyvisor.hri.v1.machine_spec_pb2 import VolumeHandle
 
 DISK = b"disk".ljust(4096, b"\1")
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Claims as files of one directory."""
+
+    place: Path
+
+    async def open(self, namespace: str, claim: str, *, read_only: bool) -> OpenedClaim:
+        try:
+            handle = os.open(self.place / f"{namespace}-{claim}", os.O_RDONLY if read_only else os.O_RDWR)
+        except FileNotFoundError as error:
+            raise ClaimError("FailedPvcNotFound", f"there is no claim {claim}") from error
+        return OpenedClaim(handle, os.fstat(handle).st_size)
 
 
 @dataclass(frozen=True)
@@ -32,12 +47,15 @@ def world(tmp_path: Path) -> Iterator[World]:
     store = ImageStore(tmp_path / "images")
     (tmp_path / "disk.img").write_bytes(DISK)
     store.import_file(tmp_path / "disk.img", "demo")
-    yield World(VolumeContext(StoreSource(store), handle), directory, store)
+    yield World(VolumeContext(StoreSource(store), Claims(tmp_path), handle), directory, store)
     os.close(handle)
 
 
 def vmi(*volumes: dict[str, Any], **extra: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "web", "uid": "u-1"}, "spec": {"domain": extra, "volumes": list(volumes)}}
+    return {
+        "metadata": {"name": "web", "uid": "u-1", "namespace": "ns"},
+        "spec": {"domain": extra, "volumes": list(volumes)},
+    }
 
 
 async def opened(world: World, obj: dict[str, Any]) -> VolumeSet:
@@ -119,3 +137,33 @@ async def test_a_kernel_comes_out_of_its_image(world: World, tmp_path: Path) -> 
     assert (volumes.kernel.command_line, volumes.kernel.initrd_handle) == ("quiet", "")
     assert os.pread(volumes.descriptors[volumes.kernel.kernel_handle], 6, 0) == b"kernel"
     volumes.close()
+
+
+def claim(name: str = "data", **more: Any) -> dict[str, Any]:
+    return {"name": "d", "persistentVolumeClaim": {"claimName": name, **more}}
+
+
+async def test_a_claim_is_the_disk_itself(world: World, tmp_path: Path) -> None:
+    (tmp_path / "ns-data").write_bytes(DISK)
+    volumes = await opened(world, vmi(claim()))
+    os.pwrite(volumes.descriptors["volume/d/base"], b"kept", 0)
+    volumes.close()
+    assert (tmp_path / "ns-data").read_bytes()[:4] == b"kept"
+
+
+async def test_a_claim_below_an_ephemeral_volume_stays_as_it_is(world: World, tmp_path: Path) -> None:
+    (tmp_path / "ns-data").write_bytes(DISK)
+    source = {"name": "d", "ephemeral": {"persistentVolumeClaim": {"claimName": "data"}}}
+    volumes = await opened(world, vmi(source))
+    assert [layer.read_only for layer in volumes.handles["d"].layers] == [False, True]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.pwrite(volumes.descriptors["volume/d/base"], b"x", 0)
+    volumes.close()
+
+
+async def test_a_claim_that_is_not_there_leaves_nothing_open(world: World) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(VolumeError) as caught:
+        await opened(world, vmi({"name": "e", "emptyDisk": {"capacity": "1Mi"}}, claim("none")))
+    assert (caught.value.field, caught.value.reason) == ("spec.volumes[1].persistentVolumeClaim", "FailedPvcNotFound")
+    assert len(os.listdir("/proc/self/fd")) == before

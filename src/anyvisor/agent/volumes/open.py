@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from anyvisor.agent.volumes import cloudinit, qcow2
-from anyvisor.agent.volumes.source import ImageSource
+from anyvisor.agent.volumes.source import ClaimError, ClaimSource, ImageSource, OpenedClaim
 from anyvisor.api.quantity import QuantityError, parse_quantity
 from anyvisor.hri.v1.machine_spec_pb2 import Kernel, VolumeHandle
 
@@ -39,6 +39,7 @@ class VolumeContext:
     """
 
     images: ImageSource
+    claims: ClaimSource
     directory: int
 
 
@@ -62,39 +63,58 @@ async def open_volumes(vmi: dict[str, Any], context: VolumeContext) -> VolumeSet
     Raises:
         VolumeError: with the field, the cause and the next step; nothing stays open.
     """
-    return await asyncio.to_thread(_open_all, vmi, context)
-
-
-def _open_all(vmi: dict[str, Any], context: VolumeContext) -> VolumeSet:
     volumes = VolumeSet()
-    spec: dict[str, Any] = vmi["spec"]
     try:
-        for index, volume in enumerate(spec.get("volumes") or []):
-            _open_volume(vmi, volume, f"spec.volumes[{index}]", context, volumes)
-        firmware: dict[str, Any] = spec["domain"].get("firmware") or {}
-        boot: dict[str, Any] | None = firmware.get("kernelBoot")
-        if boot:
-            volumes.kernel = _open_kernel(boot, context, volumes)
+        claims = await _open_claims(vmi, context, volumes)
+        await asyncio.to_thread(_open_all, vmi, context, claims, volumes)
     except BaseException:
         volumes.close()
         raise
     return volumes
 
 
+def _listed(vmi: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Path, name, kind and source of each volume."""
+    for index, volume in enumerate(vmi["spec"].get("volumes") or []):
+        at, name = f"spec.volumes[{index}]", str(volume["name"])
+        kind = next((kind for kind in (*_OPENERS, *_CLAIM_KINDS) if kind in volume), None)
+        if kind is None:
+            message = f"volume {name} has a source that is not served yet"
+            raise VolumeError(at, "VolumeNotSupported", message, retry=False)
+        yield f"{at}.{kind}", name, kind, volume[kind] or {}
+
+
+async def _open_claims(vmi: dict[str, Any], context: VolumeContext, volumes: VolumeSet) -> dict[str, OpenedClaim]:
+    """The disks of claims by the name of their volume; the set owns the descriptors."""
+    opened: dict[str, OpenedClaim] = {}
+    for at, name, kind, source in _listed(vmi):
+        if kind not in _CLAIM_KINDS:
+            continue
+        claim = source if kind == "persistentVolumeClaim" else source["persistentVolumeClaim"]
+        read_only = kind == "ephemeral" or bool(claim.get("readOnly"))
+        try:
+            disk = await context.claims.open(vmi["metadata"]["namespace"], claim["claimName"], read_only=read_only)
+        except ClaimError as error:
+            raise VolumeError(at, error.reason, str(error), retry=error.retry) from error
+        volumes.descriptors[f"volume/{name}/base"] = disk.descriptor
+        opened[name] = disk
+    return opened
+
+
+def _open_all(vmi: dict[str, Any], context: VolumeContext, claims: dict[str, OpenedClaim], volumes: VolumeSet) -> None:
+    for at, name, kind, source in _listed(vmi):
+        with _reported(at):
+            if name in claims:
+                volumes.handles[name] = _claim(name, kind, source, claims[name], context, volumes)
+            else:
+                volumes.handles[name] = _OPENERS[kind](vmi, source, name, at, context, volumes)
+    firmware: dict[str, Any] = vmi["spec"]["domain"].get("firmware") or {}
+    boot: dict[str, Any] | None = firmware.get("kernelBoot")
+    if boot:
+        volumes.kernel = _open_kernel(boot, context, volumes)
+
+
 _Opener = Callable[[dict[str, Any], dict[str, Any], str, str, VolumeContext, VolumeSet], VolumeHandle]
-
-
-def _open_volume(
-    vmi: dict[str, Any], volume: dict[str, Any], at: str, context: VolumeContext, volumes: VolumeSet
-) -> None:
-    name = str(volume["name"])
-    for kind, opener in _OPENERS.items():
-        if kind in volume:
-            where = f"{at}.{kind}"
-            with _reported(where):
-                volumes.handles[name] = opener(vmi, volume[kind] or {}, name, where, context, volumes)
-            return
-    raise VolumeError(at, "VolumeNotSupported", f"volume {name} has a source that is not served yet", retry=False)
 
 
 @contextlib.contextmanager
@@ -163,6 +183,25 @@ def _container_disk(
     )
 
 
+def _claim(
+    name: str, kind: str, source: dict[str, Any], disk: OpenedClaim, context: VolumeContext, volumes: VolumeSet
+) -> VolumeHandle:
+    """The claim's disk itself; as `ephemeral` below an overlay, so that it stays as it is."""
+    read_only = kind == "ephemeral" or bool(source.get("readOnly"))
+    base = VolumeHandle.Layer(
+        handle=f"volume/{name}/base",
+        format=VolumeHandle.Layer.FORMAT_RAW,
+        read_only=read_only,
+        block_device=disk.block_device,
+    )
+    layers = [base]
+    if kind == "ephemeral":
+        overlay = _own_file(context, f"{name}.overlay", qcow2.empty(disk.virtual_bytes), 0)
+        handle = _keep(volumes, f"volume/{name}/overlay", overlay)
+        layers.insert(0, VolumeHandle.Layer(handle=handle, format=VolumeHandle.Layer.FORMAT_QCOW2))
+    return VolumeHandle(layers=layers, size_bytes=disk.virtual_bytes)
+
+
 def _empty_disk(
     _vmi: dict[str, Any],
     source: dict[str, Any],
@@ -206,6 +245,7 @@ _OPENERS: dict[str, _Opener] = {
     "emptyDisk": _empty_disk,
     "cloudInitNoCloud": _no_cloud,
 }
+_CLAIM_KINDS = ("persistentVolumeClaim", "ephemeral")
 
 
 def _open_kernel(boot: dict[str, Any], context: VolumeContext, volumes: VolumeSet) -> Kernel:

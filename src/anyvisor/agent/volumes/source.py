@@ -23,3 +23,28 @@ class ImageSource(Protocol):
     def open_file(self, reference: str, path: str) -> int:
         """The image's file at `path`, opened read-only."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedClaim:
+    """A claim's disk, opened. `descriptor` is the caller's to close."""
+
+    descriptor: int
+    virtual_bytes: int
+    block_device: bool = False
+
+
+class ClaimError(Exception):
+    """A claim's disk cannot be opened; `reason` is a CamelCase word for conditions and events."""
+
+    def __init__(self, reason: str, message: str, *, retry: bool = True) -> None:
+        super().__init__(message)
+        self.reason, self.retry = reason, retry
+
+
+class ClaimSource(Protocol):
+    """Gives the disks of PersistentVolumeClaims."""
+
+    async def open(self, namespace: str, claim: str, *, read_only: bool) -> OpenedClaim:
+        """The claim's disk. Raises ClaimError."""
+        ...

@@ -1,0 +1,1 @@
+"""Persistent volumes on this machine: made for claims, opened for machines, removed with their claims."""

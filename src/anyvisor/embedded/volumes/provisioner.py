@@ -1,0 +1,177 @@
+"""Gives claims of our storage class a volume, and takes it back with the claim.
+
+What Kubernetes' volume controllers and an external provisioner do together, for one machine: a claim is bound at once,
+is held by a finalizer while a pod uses it, and its disk is deleted after it.
+"""
+
+import asyncio
+import logging
+
+from anyvisor.api.meta import Json, is_deleting, list_at, metadata, name, namespace, object_at, text_at, uid
+from anyvisor.embedded.volumes.disks import Disks
+from anyvisor.embedded.volumes.names import IN_USE, PROVISIONER, STORAGE_CLASS, volume_name
+from anyvisor.kube.client import Client
+from anyvisor.kube.errors import AlreadyExists, Conflict, NotFound
+from anyvisor.kube.events import EventKind, EventRecorder, Reference
+from anyvisor.kube.informer import Informer
+from anyvisor.kube.objects import CachedObject
+from anyvisor.kube.queue import WorkQueue
+from anyvisor.kube.resources import PODS, PVCS, PVS
+
+log = logging.getLogger(__name__)
+Key = tuple[str, str]
+_BY_CLAIM = "claim"
+_FINISHED = ("Succeeded", "Failed")
+
+
+class Provisioner:
+    """One per machine; two at once are harmless, as names are the same in every attempt."""
+
+    def __init__(self, client: Client, events: EventRecorder, disks: Disks) -> None:
+        self._client = client
+        self._events = events
+        self._disks = disks
+        self._claims = Informer(client, PVCS)
+        self._volumes = Informer(client, PVS)
+        self._pods = Informer(client, PODS, indexes={_BY_CLAIM: _claims_of})
+        self._queue: WorkQueue[Key] = WorkQueue()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with self._claims as claims, self._volumes as volumes, self._pods as pods:
+            for cache in (claims, volumes, pods):
+                await cache.synced.wait()
+            claims.on_change(self._claim_changed)
+            pods.on_change(self._pod_changed)
+            volumes.on_change(self._volume_changed)
+            await self._queue.run(self._reconcile)
+
+    def _claim_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        for seen in (old, new):
+            if seen is not None:
+                self._queue.add(seen.key)
+
+    def _pod_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        for seen in (old, new):
+            for claim in _claims_of(seen) if seen is not None else ():
+                space, _, claim_name = claim.partition("/")
+                self._queue.add((space, claim_name))
+
+    def _volume_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        for seen in (old, new):
+            if seen is not None:
+                claim = object_at(seen.json(), "spec", "claimRef")
+                self._queue.add((text_at(claim, "namespace"), text_at(claim, "name")))
+
+    async def _reconcile(self, key: Key) -> float | None:
+        cached = self._claims.get(*key)
+        claim = cached.json() if cached is not None else None
+        await self._reclaim(key, claim)
+        if claim is None or not _is_ours(claim):
+            return None
+        try:
+            if is_deleting(claim):
+                await self._release(claim)
+            elif text_at(claim, "status", "phase") != "Bound":
+                await self._bind(claim)
+        except (Conflict, NotFound):
+            return 0.1
+        return None
+
+    async def _bind(self, claim: Json) -> None:
+        """Volume first, then the claim's spec with its finalizer, then its status."""
+        volume = _volume(claim)
+        try:
+            await self._client.create(PVS, volume)
+        except AlreadyExists:
+            log.info("volume %s was made before", name(volume))
+        finalizers = [*list_at(metadata(claim), "finalizers")]
+        if IN_USE not in finalizers:
+            finalizers.append(IN_USE)
+        notes = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+        patch: Json = {
+            "metadata": {"finalizers": finalizers, "annotations": notes, "uid": uid(claim)},
+            "spec": {"volumeName": name(volume), "storageClassName": STORAGE_CLASS},
+        }
+        await self._client.patch(PVCS, name(claim), namespace(claim), patch)
+        spec = volume["spec"]
+        status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
+        await self._client.patch(PVCS, name(claim), namespace(claim), {"status": status}, subresource="status")
+        await self._client.patch(PVS, name(volume), None, {"status": {"phase": "Bound"}}, subresource="status")
+        about = Reference(PVCS.api_version, PVCS.kind, namespace(claim), name(claim), uid(claim))
+        message = f"volume {name(volume)} was made on this machine"
+        self._events.record(about, EventKind.NORMAL, "ProvisioningSucceeded", message)
+
+    async def _release(self, claim: Json) -> None:
+        """Let a claim go that is to be deleted, once no pod uses it."""
+        users = self._pods.index(_BY_CLAIM, f"{namespace(claim)}/{name(claim)}")
+        finalizers = list_at(metadata(claim), "finalizers")
+        if IN_USE not in finalizers or any(not _is_finished(pod) for pod in users):
+            return
+        left = [entry for entry in finalizers if entry != IN_USE]
+        patch: Json = {"metadata": {"finalizers": left or None, "uid": uid(claim)}}
+        await self._client.patch(PVCS, name(claim), namespace(claim), patch)
+
+    async def _reclaim(self, key: Key, claim: Json | None) -> None:
+        """Delete the volumes that were made for a claim of this name that is no more, with their disks."""
+        for cached in self._volumes.values():
+            volume = cached.json()
+            owner = object_at(volume, "spec", "claimRef")
+            if (text_at(owner, "namespace"), text_at(owner, "name")) != key or not _is_our_volume(volume):
+                continue
+            if claim is not None and uid(claim) == text_at(owner, "uid"):
+                continue
+            if text_at(volume, "spec", "persistentVolumeReclaimPolicy") != "Delete":
+                continue
+            await asyncio.to_thread(self._disks.remove, name(volume))
+            try:
+                await self._client.delete(PVS, name(volume))
+            except NotFound:
+                continue
+
+
+def _claims_of(pod: CachedObject) -> tuple[str, ...]:
+    obj = pod.json()
+    names = [text_at(volume, "persistentVolumeClaim", "claimName") for volume in list_at(obj, "spec", "volumes")]
+    return tuple(f"{namespace(obj)}/{claim}" for claim in names if claim)
+
+
+def _is_finished(pod: CachedObject) -> bool:
+    return text_at(pod.json(), "status", "phase") in _FINISHED
+
+
+def _is_ours(claim: Json) -> bool:
+    """Whether the claim asks for our class, or for none in particular and no volume of its own choice."""
+    asked = object_at(claim, "spec").get("storageClassName")
+    chosen = text_at(claim, "spec", "volumeName")
+    return asked in (None, STORAGE_CLASS) and chosen in ("", volume_name(uid(claim)))
+
+
+def _is_our_volume(volume: Json) -> bool:
+    return text_at(volume, "spec", "csi", "driver") == PROVISIONER
+
+
+def _volume(claim: Json) -> Json:
+    spec = object_at(claim, "spec")
+    storage = text_at(spec, "resources", "requests", "storage")
+    made = volume_name(uid(claim))
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": made, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
+        "spec": {
+            "capacity": {"storage": storage},
+            "accessModes": list_at(spec, "accessModes") or ["ReadWriteOnce"],
+            "volumeMode": spec.get("volumeMode") or "Filesystem",
+            "persistentVolumeReclaimPolicy": "Delete",
+            "storageClassName": STORAGE_CLASS,
+            "csi": {"driver": PROVISIONER, "volumeHandle": made},
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": namespace(claim),
+                "name": name(claim),
+                "uid": uid(claim),
+            },
+        },
+    }
