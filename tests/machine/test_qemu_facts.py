@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from anyvisor.drivers.qemu import facts, manifest, probe_guest
-from anyvisor.drivers.qemu.service import DEFAULT_EMULATOR
+from anyvisor.drivers.qemu import EMULATOR
 from anyvisor.hri.conformance import runner as conformance
 from anyvisor.hri.conformance.runner import Options
 from tests import guests
@@ -14,22 +14,22 @@ from tests.machine.rig import Rig
 
 
 async def test_facts_of_this_machine(tmp_path: Path) -> None:
-    if shutil.which(DEFAULT_EMULATOR) is None:
+    if shutil.which(EMULATOR) is None:
         pytest.skip("qemu-system-x86_64 is not installed")
-    found = await facts.find(DEFAULT_EMULATOR, tmp_path / "facts.json")
+    found = await facts.find(EMULATOR, tmp_path / "facts.json")
     assert found.problem == ""
     assert found.default_profile in found.profiles
     assert found.default_profile.startswith("pc-q35-")
     assert "max" in found.cpu_models
     assert found.kvm_runs or found.kvm_message
-    assert await facts.find(DEFAULT_EMULATOR, tmp_path / "facts.json") == found
+    assert await facts.find(EMULATOR, tmp_path / "facts.json") == found
 
 
 async def test_the_probe_guest_runs_under_emulation(tmp_path: Path) -> None:
     """It must fail for want of a good KVM only, never by itself."""
-    if shutil.which(DEFAULT_EMULATOR) is None:
+    if shutil.which(EMULATOR) is None:
         pytest.skip("qemu-system-x86_64 is not installed")
-    assert await facts.run_probe(DEFAULT_EMULATOR, "tcg", "max") == probe_guest.RUNS
+    assert await facts.run_probe(EMULATOR, "tcg", "max") == probe_guest.RUNS
 
 
 async def test_the_driver_conforms_to_the_interface(rig: Rig) -> None:

@@ -10,7 +10,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """How many nodes, and whether to stay."""
     parser.add_argument("--nodes", type=_count, default=1, metavar="N", help="how many nodes to simulate (default: 1)")
     parser.add_argument(
-        "--drivers", type=_names, metavar="A,B", help="hypervisor drivers to serve (default: all that are installed)"
+        "--drivers", type=_names, metavar="A,B", help="hypervisor drivers to serve (default: those whose VMM is here)"
     )
     parser.add_argument("--detach", action="store_true", help="return when ready; `anyvisor down` stops it")
 
@@ -29,13 +29,15 @@ def _names(text: str) -> list[str]:
 def run(arguments: argparse.Namespace) -> int:
     """Start the zygote in a session of its own, and wait until the API answers."""
     from anyvisor.embedded import supervisor
-    from anyvisor.embedded.drivers import DriverError, check_names, installed
+    from anyvisor.embedded.drivers import DriverError, check_names, present
     from anyvisor.embedded.instance import InstanceError, create_instance, default_data_dir
 
     try:
         instance = create_instance(default_data_dir())
-        drivers = arguments.drivers or installed()
+        drivers = arguments.drivers or present()
         check_names(drivers)
+        if not drivers:
+            raise DriverError("no hypervisor is installed: `anyvisor doctor` says how to get one")
         started = supervisor.start(instance, arguments.nodes, drivers)
     except (InstanceError, DriverError) as error:
         raise CommandError(str(error)) from error

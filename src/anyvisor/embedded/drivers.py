@@ -38,6 +38,11 @@ def installed() -> list[str]:
     return sorted(entry.name for entry in entry_points(group=_GROUP) if entry.name != _HIDDEN)
 
 
+def present() -> list[str]:
+    """Those of the installed drivers whose VMM is on this machine."""
+    return [name for name in installed() if _entry(name).load().is_present()]
+
+
 def check_names(names: Sequence[str]) -> None:
     """See that each driver is there, without importing it.
 

@@ -1,5 +1,6 @@
 """The Cloud Hypervisor driver: one process per node, which talks to each machine's VMM over what the agent gave it."""
 
+import os
 from pathlib import Path
 
 from anyvisor.hri.kit.driver import Driver
@@ -10,6 +11,13 @@ def create_driver(state: Path) -> Driver:
     from anyvisor.drivers.cloud_hypervisor.service import CloudHypervisorDriver  # late: translations need no service
 
     return CloudHypervisorDriver(cache=state / "facts.json")
+
+
+def is_present() -> bool:
+    """Whether its VMM is on this machine."""
+    from anyvisor.drivers.cloud_hypervisor.facts import binary_path
+
+    return bool(binary_path("", os.environ))
 
 
 def main(hri_socket: str, fd_socket: str, binary: str = "") -> None:

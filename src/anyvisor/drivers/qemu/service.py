@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from anyvisor import __version__
-from anyvisor.drivers.qemu import facts, manifest
+from anyvisor.drivers.qemu import EMULATOR, facts, manifest
 from anyvisor.drivers.qemu.facts import Facts
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import Host, translate
@@ -21,7 +21,6 @@ from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
 from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest, OpenStreamResponse
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Endpoint
 
-DEFAULT_EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
 RECHECK_SECONDS: Final = 60.0
 """Nothing tells when QEMU is installed or upgraded, or /dev/kvm appears."""
 
@@ -29,7 +28,7 @@ RECHECK_SECONDS: Final = 60.0
 class QemuDriver(Driver):
     """QEMU on x86, by KVM where a guest really runs on it, else by software emulation."""
 
-    def __init__(self, emulator: str = DEFAULT_EMULATOR, cache: Path | None = None) -> None:
+    def __init__(self, emulator: str = EMULATOR, cache: Path | None = None) -> None:
         self._emulator = emulator
         self._cache = cache
         self._facts: Facts | None = None

@@ -4,12 +4,15 @@ For the tests of the core (agent, controller, scale, kills), which then need no 
 conformance suite, which must find each fault.
 """
 
+from pathlib import Path
+
 from anyvisor.hri.fake.driver import FakeDriver
 from anyvisor.hri.fake.faults import Faults
 
 __all__ = ["FakeDriver", "Faults", "create_driver"]
 
 
-def create_driver() -> FakeDriver:
-    """The driver without faults."""
+def create_driver(state: Path | None = None) -> FakeDriver:
+    """The driver without faults; it keeps nothing in the directory `state` that drivers are given."""
+    del state
     return FakeDriver()
