@@ -47,7 +47,8 @@ def posted(call: Call, world: World) -> Decision:
     namespace = text_at(vm, "metadata", "namespace")
     if namespace not in ("", call.namespace):
         raise bad_request(f"VM namespace must be empty or {call.namespace}")
-    return _expand(call, world, vm, bad_request)
+    here = {**vm, "metadata": {**object_at(vm, "metadata"), "namespace": call.namespace}}
+    return _expand(call, world, here, bad_request)
 
 
 def _problem(vm: Json) -> str:

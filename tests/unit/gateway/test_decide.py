@@ -111,6 +111,17 @@ def test_a_name_that_is_more_than_one_step_of_a_path_is_no_name(path: str) -> No
     assert ask("PUT", path, World(VM)).status == 404
 
 
+def test_a_posted_vm_gets_the_namespace_it_is_expanded_in() -> None:
+    vm: Json = {"metadata": {"name": "a"}, "spec": {"template": {"spec": {"domain": {"devices": {}}}}}}
+    found = ask("PUT", "expand-vm-spec", World(), vm)
+    assert found.status == 200
+    assert isinstance(found.body, dict)
+    assert found.body["metadata"] == {"name": "a", "namespace": "default"}
+    missing = {**vm, "spec": {**vm["spec"], "instancetype": {"name": "none"}}}
+    assert ask("PUT", "expand-vm-spec", World(), missing).status == 400
+    assert ask("GET", "virtualmachines/a/expand-spec", World({**VM, **missing})).status == 500
+
+
 def test_yaml_is_taken_like_json() -> None:
     found = ask("PUT", "virtualmachines/a/stop", World(VM, None), b"dryRun: [All]\n")
     assert [write.dry_run for write in found.writes] == [True]
