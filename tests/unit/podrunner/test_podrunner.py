@@ -100,12 +100,15 @@ async def test_a_broken_record_is_told_and_kept_and_an_empty_place_is_removed(tm
 
 async def test_no_two_pods_have_one_user(tmp_path: Path):
     books = PodBooks(tmp_path)
-    for number in range(3):
-        user = books.free_user(5000, 3)
-        await books.write(msgspec.structs.replace(RECORD, uid=str(number), user=user))
-    assert sorted(record.user for record in books.pods.values()) == [5000, 5001, 5002]
+    users = {uid: books.reserve_user(uid, 5000, 3) for uid in ("a", "b")}
+    assert users == {"a": 5000, "b": 5001}, "also before a record is written"
+    await books.write(msgspec.structs.replace(RECORD, uid="a", user=users["a"]))
+    assert books.reserve_user("b", 5000, 3) == 5001
+    assert books.reserve_user("c", 5000, 3) == 5002
     with pytest.raises(OSError, match="taken"):
-        books.free_user(5000, 3)
+        books.reserve_user("d", 5000, 3)
+    await books.forget("a")
+    assert books.reserve_user("d", 5000, 3) == 5000
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -58,6 +58,7 @@ class PodBooks:
     pods: dict[str, PodRecord] = field(default_factory=dict[str, PodRecord])
     broken: dict[str, str] = field(default_factory=dict[str, str])
     """Records that cannot be read, and why; their processes are left alone."""
+    _reserved: dict[str, int] = field(default_factory=dict[str, int])
 
     def load(self) -> None:
         """Read all records."""
@@ -96,14 +97,21 @@ class PodBooks:
                 os.close(descriptor)
 
     async def forget(self, uid: str) -> None:
-        """Remove a record."""
+        """Remove a record, and give its user id back."""
         self.pods.pop(uid, None)
+        self._reserved.pop(uid, None)
         await asyncio.to_thread(shutil.rmtree, self.root / uid, ignore_errors=True)
 
-    def free_user(self, first: int, count: int) -> int:
-        """A user id that no pod of this node has; raises OSError when all are taken."""
-        taken = {record.user for record in self.pods.values()}
+    def reserve_user(self, uid: str, first: int, count: int) -> int:
+        """A user id that no other pod of this node has, this one's until it is forgotten.
+
+        Raises OSError when all are taken.
+        """
+        if uid in self._reserved:
+            return self._reserved[uid]
+        taken = {record.user for record in self.pods.values()} | set(self._reserved.values())
         for user in range(first, first + count):
             if user not in taken:
+                self._reserved[uid] = user
                 return user
         raise OSError(f"all {count} user ids for machines of this node are taken; delete some machines")

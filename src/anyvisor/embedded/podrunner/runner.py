@@ -223,7 +223,9 @@ class PodRunner:
             memory_bytes=resources.memory_limit_bytes or max(resources.memory_bytes, needed),
             cpu_millis=resources.cpu_limit_millis,
         )
-        user = self._books.free_user(config.first_user, config.users) if config.separate else os.geteuid()
+        user = os.geteuid()
+        if config.separate:
+            user = self._books.reserve_user(pod_uid, config.first_user, config.users)
         group = user if config.separate else os.getegid()
         record = PodRecord(uid=pod_uid, namespace=namespace(pod), name=name(pod), user=user, group=group)
         await self._books.write(record)
