@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from anyvisor.embedded.drivers import installed, load
+from anyvisor.embedded.drivers import DriverPackage, installed, load
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
 from anyvisor.hri.v1.types_pb2 import Accelerator
 
@@ -107,37 +107,42 @@ def _kubectl() -> Check:
 
 
 def _drivers() -> Iterator[Check]:
+    works = False
     for name in installed():
         try:
-            facts = asyncio.run(_first_facts(name))
+            package = load(name)
+            facts = asyncio.run(_first_facts(package))
         except Exception as error:  # noqa: BLE001 - a driver is somebody else's code: whatever it does is a finding
-            yield Check(f"driver {name}", Result.FAIL, f"does not start: {error}", "reinstall it")
+            yield Check(f"driver {name}", Result.WARN, f"does not start: {error}", "reinstall it")
             continue
-        yield from driver_checks(name, facts)
+        works = works or facts.health == NodeFacts.HEALTH_HEALTHY
+        yield from driver_checks(package, facts)
+    if not works:
+        yield Check("hypervisor", Result.FAIL, "none works here", "install one of those above")
 
 
-async def _first_facts(name: str) -> NodeFacts:
+async def _first_facts(package: DriverPackage) -> NodeFacts:
     with tempfile.TemporaryDirectory() as state:
-        facts = load(name).driver(Path(state)).node_facts()
+        facts = package.driver(Path(state)).node_facts()
         try:
             return await asyncio.wait_for(anext(facts), _FACTS_SECONDS)
         finally:
             await facts.aclose()
 
 
-def driver_checks(name: str, facts: NodeFacts) -> Iterator[Check]:
+def driver_checks(package: DriverPackage, facts: NodeFacts) -> Iterator[Check]:
     """What the driver says of this host, as checks."""
-    title = f"driver {name}"
+    title = f"driver {package.name}"
     messages = "; ".join(c.message for c in facts.conditions if not c.status and c.message)
     if facts.health == NodeFacts.HEALTH_UNDETECTED:
-        yield Check(title, Result.FAIL, "its VMM is not installed", messages)
+        yield Check(title, Result.WARN, messages or "its VMM is not here", package.manifest["vmm"].get("install", ""))
         return
     if facts.health != NodeFacts.HEALTH_HEALTHY:
-        yield Check(title, Result.FAIL, "is not healthy", messages)
+        yield Check(title, Result.WARN, f"is not healthy: {messages}")
         return
     yield Check(title, Result.OK, facts.vmm_version)
     for fact in facts.accelerators:
-        yield _accelerator(name, fact)
+        yield _accelerator(package.name, fact)
 
 
 def _accelerator(name: str, fact: AcceleratorFact) -> Check:
