@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anyvisor.hri.client import HriClient, outcome
+from anyvisor.hri.errors import DriverUnavailable
 from anyvisor.hri.v1.machine_pb2 import Event, LaunchPlan, PrepareResponse
 from anyvisor.hri.v1.machine_spec_pb2 import Console, Machine
 from anyvisor.hri.v1.types_pb2 import DescriptorToken, Endpoint, MachineState, Operation
@@ -114,12 +115,20 @@ class Rig:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         async with asyncio.timeout(SECONDS):
-            while not (self.directory / "hri.sock").exists() or not (self.directory / "fd.sock").exists():
+            while not await self._answers():
                 assert self._driver.poll() is None, self.driver_log
                 await asyncio.sleep(0.02)
-        await self.client.connect()
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch())
+
+    async def _answers(self) -> bool:
+        if not (self.directory / "hri.sock").exists() or not (self.directory / "fd.sock").exists():
+            return False
+        try:
+            await self.client.connect()
+        except DriverUnavailable:
+            return False
+        return True
 
     @property
     def driver_log(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from anyvisor.agent.volumes import qcow2
 from anyvisor.hri.errors import InvalidRequest, MachineNotFound, Refused, VmmFailed
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest, ResizeDisk, SetCpu, SetMemory
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, Machine, Nic, TapBackend, VolumeHandle
@@ -296,6 +297,36 @@ class DriverSuite:
         guest = await rig.launch(machine, {"kernel": kernel(), "root": os.open(path, os.O_RDWR)})
         with pytest.raises(VmmFailed, match="does not match expected type"):
             await rig.start(guest)
+
+    async def test_overlay_on_an_image_that_stays_as_it_is(self, rig: Rig) -> None:
+        base = raw_disk(rig.directory, "base.raw", 1 << 30)
+        top = rig.directory / "top.qcow2"
+        top.write_bytes(qcow2.empty(1 << 30))
+        for name in ("m1", "m2"):  # the second start finds the name of the first
+            machine = machine_of(name)
+            machine.disks.append(disk("root", "top", VolumeHandle.Layer.FORMAT_QCOW2))
+            machine.disks[0].volume.layers.add(handle="base", format=VolumeHandle.Layer.FORMAT_RAW, read_only=True)
+            files = {"top": os.open(top, os.O_RDWR), "base": os.open(base, os.O_RDONLY)}
+            guest = await rig.boot(machine, {"kernel": kernel(), **files})
+            await guest.said("ANYVISOR t=")
+            await rig.done(await rig.client.stop(name, generation=1, force=True))
+            await guest.ended()
+        assert b"/proc/self/fd/" in top.read_bytes()[:4096]
+
+    async def test_overlay_that_names_an_image_of_its_own_is_refused(self, rig: Rig) -> None:
+        base, top = raw_disk(rig.directory, "base.raw", 1 << 30), rig.directory / "top.qcow2"
+        image = bytearray(qcow2.empty(1 << 30))
+        image[8:20] = struct.pack(">QI", 512, 11)
+        image[512:523] = b"/etc/shadow"
+        top.write_bytes(image)
+        machine = machine_of("m1")
+        machine.disks.append(disk("root", "top", VolumeHandle.Layer.FORMAT_QCOW2))
+        machine.disks[0].volume.layers.add(handle="base", format=VolumeHandle.Layer.FORMAT_RAW, read_only=True)
+        files = {"top": os.open(top, os.O_RDWR), "base": os.open(base, os.O_RDONLY)}
+        guest = await rig.launch(machine, {"kernel": kernel(), **files})
+        with pytest.raises(Refused, match="names an image of its own"):
+            await rig.start(guest)
+        assert top.read_bytes() == bytes(image)
 
     # Changes
 

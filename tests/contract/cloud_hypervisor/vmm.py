@@ -365,6 +365,8 @@ class Vmm:
                 "Disk image type does not match expected type: "
                 f"specified = {wanted.lower()}, detected = {found.lower()}",
             )
+        if found == "Qcow2":
+            self._follow(opened, disk, reason)
         kind = fcntl.F_RDLCK if disk.get("readonly") else fcntl.F_WRLCK
         try:
             fcntl.fcntl(opened, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0))
@@ -379,6 +381,15 @@ class Vmm:
                 "The file is already locked",
             ) from error
         self.locks[disk["id"]] = opened
+
+    def _follow(self, opened: int, disk: dict[str, Any], reason: str) -> None:
+        """The image below, by the name in the header."""
+        offset, size = struct.unpack(">QI", os.pread(opened, 12, 8))
+        name = os.pread(opened, size, offset).decode() if offset else ""
+        if name and not disk.get("backing_files"):
+            raise ApiError(500, reason, "Error from device manager", "Maximum disk nesting depth exceeded")
+        if name:
+            os.close(os.open(name, os.O_RDONLY))
 
     def info(self) -> dict[str, Any]:
         if self.config is None:

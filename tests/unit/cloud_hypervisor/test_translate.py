@@ -3,6 +3,7 @@
 `ANYVISOR_UPDATE_GOLDEN=1` writes the files anew.
 """
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -112,7 +113,17 @@ def kernel_and_initrd() -> Machine:
     return machine
 
 
-@pytest.mark.parametrize("make", [smallest, kernel_and_initrd, server])
+def ephemeral() -> Machine:
+    """Disks that stay as they are: an overlay on each image."""
+    machine = smallest()
+    for name, image in (("root", VolumeHandle.Layer.FORMAT_QCOW2), ("data", VolumeHandle.Layer.FORMAT_RAW)):
+        top = VolumeHandle.Layer(handle=f"{name}/overlay", format=VolumeHandle.Layer.FORMAT_QCOW2)
+        base = VolumeHandle.Layer(handle=f"{name}/base", format=image, read_only=True)
+        machine.disks.add(id=name, bus=Disk.BUS_VIRTIO, volume=VolumeHandle(layers=[top, base], size_bytes=GIB))
+    return machine
+
+
+@pytest.mark.parametrize("make", [smallest, kernel_and_initrd, server, ephemeral])
 def test_golden(make: Callable[[], Machine]) -> None:
     result = translate(make(), HOST)
     found = {
@@ -123,6 +134,7 @@ def test_golden(make: Callable[[], Machine]) -> None:
         "endpoints": [MessageToDict(each) for each in result.endpoints],
         "config": result.config,
         "nics": [{"config": nic.config, "handles": nic.handles} for nic in result.nics],
+        "overlays": [dataclasses.asdict(overlay) for overlay in result.overlays],
         "devices": {device.id: device.address for device in result.devices},
         "findings": [[each.severity, each.code, each.field] for each in result.findings],
     }
@@ -165,6 +177,10 @@ REFUSALS: list[tuple[str, Callable[[Machine], Any]]] = [
     ("disks[0].kind", lambda m: m.disks.append(raw("a", kind=Disk.KIND_LUN))),
     ("disks[0].bus", lambda m: m.disks.append(Disk(id="a", bus=Disk.BUS_SATA, volume=raw("a").volume))),
     ("disks[0].volume", lambda m: m.disks.append(Disk(id="a"))),
+    (
+        "disks[0].volume.layers",
+        lambda m: m.disks.append(Disk(id="a", volume=VolumeHandle(layers=[*raw("a").volume.layers] * 3))),
+    ),
     (
         "disks[0].volume.layers",
         lambda m: m.disks.append(Disk(id="a", volume=VolumeHandle(layers=[*raw("a").volume.layers] * 2))),

@@ -69,6 +69,8 @@ async def _attach_disk(session: Session, request: ApplyRequest, descriptors: Des
     slot = _slot(info, disk.id, disk.pci_address, "disks")
     _, most = readback.vcpus(info)
     config = disk_config(draft, disk, "attach_disk", slot, most, lambda handle: _placed(request, handle))
+    if len(disk.volume.layers) > 1:
+        draft.refuse("CAP_NO", "attach_disk.volume.layers", "a disk with an overlay can only be there from the start")
     draft.check()
     await _plug(session, "vm.add-disk", config or {}, ())
 

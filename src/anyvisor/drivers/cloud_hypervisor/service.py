@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from anyvisor import __version__
-from anyvisor.drivers.cloud_hypervisor import changes, facts, manifest
+from anyvisor.drivers.cloud_hypervisor import changes, facts, manifest, overlays
 from anyvisor.drivers.cloud_hypervisor.facts import Facts
 from anyvisor.drivers.cloud_hypervisor.session import Session
 from anyvisor.drivers.cloud_hypervisor.translate import Host, Translation, translate
@@ -119,13 +119,17 @@ class CloudHypervisorDriver(Driver):
         planned = machine.session
         if not isinstance(planned, Planned):
             raise VmmFailed(f"machine {machine.id!r} was not prepared; prepare it again")
+        translation = planned.translation
         with contextlib.ExitStack() as stack:
-            requests = [(nic, _take_all(call.descriptors, nic.handles, stack)) for nic in planned.translation.nics]
+            handles = [handle for handle in translation.driver_handles if handle not in (CONTROL, EVENTS)]
+            taken = {handle: _take(call.descriptors, handle, stack) for handle in handles}
+            await overlays.prepare(translation.overlays, taken.__getitem__)
             session = Session(machine, planned.remembered.memory_max)
             machine.session = session
             connection = call.descriptors.take_socket(CONTROL)
             events = call.descriptors.take(EVENTS)
-            await session.start(connection, events, planned.translation.config, requests)
+            nics = [(nic, [taken[handle] for handle in nic.handles]) for nic in translation.nics]
+            await session.start(connection, events, translation.config, nics)
 
     async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
         """Press the power button, or end the VMM."""
@@ -203,14 +207,11 @@ class CloudHypervisorDriver(Driver):
         raise MachineNotFound(f"machine {machine.id!r} has no console {request.device_id[:80]!r}")
 
 
-def _take_all(descriptors: Descriptors, handles: Sequence[str], stack: contextlib.ExitStack) -> list[int]:
-    """Take descriptors that the VMM gets copies of; ours are closed with the stack."""
-    taken: list[int] = []
-    for handle in handles:
-        descriptor = descriptors.take(handle)
-        stack.callback(os.close, descriptor)
-        taken.append(descriptor)
-    return taken
+def _take(descriptors: Descriptors, handle: str, stack: contextlib.ExitStack) -> int:
+    """Take a descriptor that the VMM gets a copy of, or none; ours is closed with the stack."""
+    descriptor = descriptors.take(handle)
+    stack.callback(os.close, descriptor)
+    return descriptor
 
 
 def _session(machine: MachineContext) -> Session:

@@ -1,4 +1,4 @@
-"""Disks: virtio-blk on raw and qcow2 images, each of one layer, its format always stated.
+"""Disks: virtio-blk on raw and qcow2 images, their format always stated, alone or as an overlay on one other image.
 
 Cloud Hypervisor opens a disk by path only. At the start that is the VMM's own descriptor; while it runs, a name below
 its working directory at which the agent has placed the file.
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from anyvisor.drivers.cloud_hypervisor.translate.draft import Draft, Json
+from anyvisor.drivers.cloud_hypervisor.translate.overlays import Overlay
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, VolumeHandle
 
 FORMATS: Final = {VolumeHandle.Layer.FORMAT_RAW: "Raw", VolumeHandle.Layer.FORMAT_QCOW2: "Qcow2"}
@@ -29,7 +30,7 @@ def disk_config(
         "readonly": disk.read_only or layer.read_only,
         "direct": layer.direct and disk.cache in (Disk.CACHE_UNSPECIFIED, Disk.CACHE_NONE),
         "num_queues": disk.queues or 1,
-        "backing_files": False,
+        "backing_files": len(disk.volume.layers) > 1,
         "pci_segment": 0,
         "pci_device_id": slot,
         **({"serial": disk.serial} if disk.serial else {}),
@@ -63,13 +64,19 @@ def _check_volume(draft: Draft, disk: Disk, path: str) -> None:
     layers = disk.volume.layers
     if not disk.HasField("volume"):
         draft.refuse("FIELD_MISSING", f"{path}.volume", "only a CD-ROM drive can be empty; name a volume")
-    elif len(layers) != 1:
+    elif not 1 <= len(layers) <= 2:
         draft.refuse(
             "LIMIT_EXCEEDED",
             f"{path}.volume.layers",
-            "an image with others below it cannot be given by descriptors; use a volume of one layer (a claim)",
-            have="1",
+            "an overlay lies on one image that names no other",
+            have="2",
             want=str(len(layers)),
+        )
+    elif len(layers) == 2 and not _is_overlay(layers[0], layers[1]):
+        draft.refuse(
+            "VALUE_INVALID",
+            f"{path}.volume.layers",
+            "an overlay is a writable qcow2 file on a read-only image whose format is recorded",
         )
     elif layers[0].format not in FORMATS:
         draft.refuse("FIELD_MISSING", f"{path}.volume.layers[0].format", "the format must be recorded")
@@ -81,3 +88,17 @@ def _check_volume(draft: Draft, disk: Disk, path: str) -> None:
             have="page cache",
             want="none",
         )
+
+
+def _is_overlay(top: VolumeHandle.Layer, base: VolumeHandle.Layer) -> bool:
+    writable = not top.read_only and not top.block_device
+    return top.format == VolumeHandle.Layer.FORMAT_QCOW2 and writable and base.read_only and base.format in FORMATS
+
+
+def overlay_of(disk: Disk, opened: Callable[[str], str]) -> Overlay | None:
+    """What the header of the disk's overlay must name; None for a disk of one layer."""
+    layers = disk.volume.layers
+    if len(layers) != 2:
+        return None
+    top, base = layers
+    return Overlay(disk.id, top.handle, base.handle, opened(base.handle), FORMATS[base.format].lower())

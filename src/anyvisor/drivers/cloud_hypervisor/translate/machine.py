@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from anyvisor.drivers.cloud_hypervisor.translate import platform, slots
-from anyvisor.drivers.cloud_hypervisor.translate.disks import disk_config
+from anyvisor.drivers.cloud_hypervisor.translate.disks import disk_config, overlay_of
 from anyvisor.drivers.cloud_hypervisor.translate.draft import Draft, Json
 from anyvisor.drivers.cloud_hypervisor.translate.host import Host
 from anyvisor.drivers.cloud_hypervisor.translate.nics import NicRequest, nic_request
+from anyvisor.drivers.cloud_hypervisor.translate.overlays import Overlay
 from anyvisor.hri.errors import InvalidRequest, Refused, finding
 from anyvisor.hri.kit.understood import refuse_unhonoured
 from anyvisor.hri.v1.machine_pb2 import LaunchPlan
@@ -66,11 +67,14 @@ class Translation:
     config: Mapping[str, Json]
     """VmConfig for `vm.create`, without the network interfaces: their descriptors travel beside requests."""
     nics: Sequence[NicRequest]
+    overlays: Sequence[Overlay]
 
     @property
     def driver_handles(self) -> list[str]:
         """What the driver wants with Start."""
-        return [CONTROL, EVENTS, *(handle for nic in self.nics for handle in nic.handles)]
+        nics = (handle for nic in self.nics for handle in nic.handles)
+        images = (handle for overlay in self.overlays for handle in (overlay.handle, overlay.base_handle))
+        return list(dict.fromkeys((CONTROL, EVENTS, *nics, *images)))
 
 
 def translate(machine: Machine, host: Host) -> Translation:
@@ -93,9 +97,10 @@ def translate(machine: Machine, host: Host) -> Translation:
         config["platform"] = identity
     nics = _add_slotted(draft, machine, config)
     draft.check()
+    overlays = [found for disk in machine.disks if (found := overlay_of(disk, draft.reopened)) is not None]
     launch = LaunchPlan(mode=LaunchPlan.MODE_EXEC, argv=argv, descriptors=draft.slots, working_directory=True)
     launch.limits.add(name="nofile", soft=NOFILE, hard=NOFILE)
-    return Translation(launch, draft.endpoints, draft.devices, draft.findings, config, nics)
+    return Translation(launch, draft.endpoints, draft.devices, draft.findings, config, nics, overlays)
 
 
 def _check_ids(machine: Machine) -> None:
@@ -149,12 +154,13 @@ def stop_script() -> StopScript:
     """How a hook without JSON shuts the guest down.
 
     The last step is repeated by the hook. It lets a paused guest run (an error of a running one does no harm), presses
-    the button and asks for the state, which is `Created` once the guest is down.
+    the button and asks for the state, which is `Created` once the guest is down. Each step waits for an answer, since a
+    request whose client has gone is dropped unread.
     """
     ask = _bare("PUT", "vm.resume") + _bare("PUT", "vm.power-button") + _bare("GET", "vm.info")
     return StopScript(
         request=[StopScript.Step(send=ask, expect=b'"state":"Created"')],
-        finish=[StopScript.Step(send=_bare("PUT", "vmm.shutdown"), expect=b"")],
+        finish=[StopScript.Step(send=_bare("PUT", "vmm.shutdown"), expect=b"HTTP/1.1 200")],
     )
 
 
