@@ -4,6 +4,7 @@ from anyvisor.api.meta import Json, annotations, generation, list_at, object_at,
 from anyvisor.controller import words
 from anyvisor.controller.conditions import copied, find, has, make, remove, update
 from anyvisor.controller.vm import requests
+from anyvisor.controller.vm.memory_dump import end_request
 from anyvisor.controller.vm.printable import printable_status
 from anyvisor.controller.vm.run_strategy import strategy_of
 from anyvisor.controller.vm.start_failure import is_final, sync_start_failure
@@ -25,6 +26,7 @@ def update_status(run: VmPass) -> None:
     if text_at(run.vm, "status", "runStrategy") or vmi is not None:
         status["runStrategy"] = strategy_of(run.world.vm)
     trim_volume_requests(run.vm)
+    end_request(run)
     requests.trim(run.vm, vmi)
     sync_start_failure(run)
     _sync_volume_migration(run)
