@@ -341,7 +341,7 @@ async def test_a_node_rules_its_own_pods_alone(server: ApiServer, client: Client
     node = Client(server.inprocess(Identity("system:node:n1", ("system:nodes",))))
     running = {"status": {"phase": "Running"}}
     await node.patch(PODS, "mine", "default", running, PatchType.MERGE, subresource="status")
-    with pytest.raises(Forbidden, match="can only modify pods with spec.nodeName set to itself"):
+    with pytest.raises(Forbidden, match=r"can only modify pods with spec\.nodeName set to itself"):
         await node.patch(PODS, "other", "default", running, PatchType.MERGE, subresource="status")
     assert await node.get(SECRETS, "s-mine", "default")
     with pytest.raises(Forbidden):
@@ -351,3 +351,42 @@ async def test_a_node_rules_its_own_pods_alone(server: ApiServer, client: Client
     with pytest.raises(Forbidden, match="not allowed to modify node"):
         await node.create(NODES, {"metadata": {"name": "n2"}})
     await node.create(NODES, {"metadata": {"name": "n1"}})
+
+
+async def test_quota_and_limits(client: Client):
+    quota = Resource("", "v1", "resourcequotas", namespaced=True, kind="ResourceQuota")
+    ranges = Resource("", "v1", "limitranges", namespaced=True, kind="LimitRange")
+    hard = {"pods": "2", "requests.memory": "1Gi", "count/machines.test.anyvisor.io": "1"}
+    await client.create(quota, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, namespace="default")
+    limit = {"type": "Container", "defaultRequest": {"memory": "600Mi"}, "max": {"cpu": "2"}, "default": {"cpu": "1"}}
+    await client.create(ranges, {"metadata": {"name": "l"}, "spec": {"limits": [limit]}}, namespace="default")
+
+    def pod(name: str, **resources: Json) -> Json:
+        return {
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": "x", "resources": resources}]},
+        }
+
+    made = await client.create(PODS, pod("a"), namespace="default")
+    assert made["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "1"},
+        "requests": {"memory": "600Mi", "cpu": "1"},
+    }
+    with pytest.raises(
+        Forbidden, match=r"exceeded quota: q, requested: requests\.memory=600Mi, used: "
+    ):
+        await client.create(PODS, pod("b"), namespace="default")
+    with pytest.raises(Forbidden, match="maximum cpu usage per Container is 2, but limit is 3"):
+        await client.create(PODS, pod("b", limits={"cpu": "3"}, requests={"memory": "1Mi"}), namespace="default")
+    await client.create(MACHINES, {"metadata": {"name": "m"}, "spec": {}}, namespace="default")
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        await client.create(MACHINES, {"metadata": {"name": "n"}, "spec": {}}, namespace="default")
+    many = (client.create(PODS, pod(f"p{i}", requests={"memory": "1Mi"}), namespace="default") for i in range(5))
+    outcomes = await asyncio.gather(*many, return_exceptions=True)
+    assert sum(isinstance(outcome, dict) for outcome in outcomes) == 1, "the second pod of two"
+    async with asyncio.timeout(5):
+        async for event in client.watch(quota, namespace="default"):
+            assert event
+            status: Json = (await client.get(quota, "q", "default")).get("status", {})
+            if status.get("used", {}).get("pods") == "2":
+                break

@@ -14,10 +14,11 @@ from anyvisor.embedded.apiserver import crd_rules, crds
 from anyvisor.embedded.apiserver.escalation import aggregated_rules
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
+from anyvisor.embedded.apiserver.quota import QUOTAS, used_in
 from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.state import Entry, Event, Key, State
 from anyvisor.embedded.apiserver.status import StatusError
-from anyvisor.embedded.apiserver.values import as_object, lookup
+from anyvisor.embedded.apiserver.values import as_object, lookup, object_at
 from anyvisor.embedded.apiserver.writes import FOREGROUND, ORPHAN, Call, Writer
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Controllers:
             "namespace": self._namespace,
             "crd": self._definition,
             "role": self._aggregate,
+            "quota": self._count_quota,
         }
         state.listen(self._changed)
 
@@ -164,6 +166,7 @@ class Controllers:
             self._definition_changed(event)
         if resource == CLUSTER_ROLES:
             self._roles_changed()
+        self._quota_due(resource, entry.key[0])
         if event.deleted:
             if entry.uid in self._graph.dependents:
                 self._enqueue("owner-gone", (entry.uid, entry.key))
@@ -219,6 +222,26 @@ class Controllers:
             return role
 
         await self._writer.update(self._call(resource, where[1], ROLE_IDENTITY), change)
+
+    def _quota_due(self, resource: str, namespace: str) -> None:
+        quotas = self._state.collection(QUOTAS)
+        if namespace and quotas.entries and resource not in ("events", "coordination.k8s.io/leases"):
+            for entry in quotas.range(namespace):
+                self._enqueue("quota", (QUOTAS, entry.key))
+
+    async def _count_quota(self, where: Where) -> None:
+        """Write what is used into the status of a quota."""
+        collection = self._state.collection(QUOTAS)
+        entry = collection.entries.get(where[1])
+        if entry is None or collection.latest(where[1]) is not entry:
+            return
+        quota = entry.object()
+        hard = object_at(quota, "spec", "hard")
+        used = used_in(self._state, self._registry.stored(), where[1][0], hard)
+        status: Json = {"hard": hard, "used": {name: str(amount) for name, amount in used.items()}}
+        if quota.get("status") != status:
+            quota["status"] = status
+            await self._state.put(collection, quota, entry)
 
     # -- garbage collection ---------------------------------------------------------------------------------
 

@@ -169,6 +169,10 @@ class Registry:
     def all(self) -> list[Resource]:
         return list(self._by_path.values())
 
+    def stored(self) -> list[Resource]:
+        """Return one resource for each collection, without the kinds that are not stored."""
+        return [resource for store, resource in self.stores().items() if store]
+
     def stores(self) -> dict[str, Resource]:
         """Return one resource for each collection."""
         found: dict[str, Resource] = {}

@@ -30,6 +30,7 @@ from anyvisor.embedded.apiserver.inprocess import InProcessTransport
 from anyvisor.embedded.apiserver.nodes import NodeRestriction, may_read
 from anyvisor.embedded.apiserver.objects import Objects
 from anyvisor.embedded.apiserver.params import WriteOptions, parse_path, parse_query
+from anyvisor.embedded.apiserver.quota import LimitRanger, QuotaCheck
 from anyvisor.embedded.apiserver.rbac import Authorizer
 from anyvisor.embedded.apiserver.reads import Reader
 from anyvisor.embedded.apiserver.resource import Registry, Resource
@@ -72,7 +73,14 @@ class ApiServer:
                 self._state.register_fields(resource.store, resource.read_fields)
         self._authorizer = Authorizer(self._state)
         self._webhooks = [Webhooks(self._state, "mutating"), Webhooks(self._state, "validating")]
-        plugins = [*config.admission, NodeRestriction(), EscalationCheck(self._authorizer), *self._webhooks]
+        plugins = [
+            *config.admission,
+            LimitRanger(self._state),
+            NodeRestriction(),
+            EscalationCheck(self._authorizer),
+            *self._webhooks,
+            QuotaCheck(self._state, self._registry.stored),
+        ]
         self._writer = Writer(self._state, plugins)
         self._controllers = Controllers(self._state, self._registry, self._writer)
         self._state.load()

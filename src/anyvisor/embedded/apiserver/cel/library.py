@@ -4,13 +4,14 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import jsonschema_rs
 
+from anyvisor.api.quantity import QuantityError, parse_quantity
 from anyvisor.embedded.apiserver.cel.errors import CelError
 from anyvisor.embedded.apiserver.cel.values import (
     MAX_SIZE,
@@ -25,11 +26,6 @@ from anyvisor.embedded.apiserver.cel.values import (
 )
 
 Function = Callable[..., Any]
-_UNITS = {
-    "": 1, "n": "1e-9", "u": "1e-6", "m": "1e-3", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15",
-    "E": "1e18", "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
-}  # fmt: skip
-_QUANTITY = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+))(?:([eE][-+]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)")
 _DURATION = re.compile(r"([-+]?)((?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+|0)")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
@@ -282,15 +278,10 @@ def distinct(value: Any) -> list[Any]:
 def quantity(value: Any) -> Quantity:
     if isinstance(value, Quantity):
         return value
-    match = _QUANTITY.fullmatch(_text(value))
-    if match is None:
-        raise CelError(f"cannot read the quantity {value!r}")
-    number, exponent, unit = match.groups()
     try:
-        amount = Decimal(number + (exponent or ""))
-    except InvalidOperation as error:
+        return Quantity(parse_quantity(_text(value)).exact)
+    except QuantityError as error:
         raise CelError(f"cannot read the quantity {value!r}") from error
-    return Quantity(amount * Decimal(_UNITS[unit or ""]))
 
 
 def _is(parse: Function) -> Function:
@@ -309,13 +300,13 @@ def _compared(a: Any, b: Any) -> int:
     return (one > two) - (one < two)
 
 
-def _other(value: Any) -> Decimal:
-    return Decimal(value) if isinstance(value, int) else quantity(value).amount
+def _other(value: Any) -> Fraction:
+    return Fraction(value) if isinstance(value, int) else quantity(value).amount
 
 
 def _as_integer(value: Any) -> int:
     amount = quantity(value).amount
-    if amount != amount.to_integral_value():
+    if amount.denominator != 1:
         raise CelError("the quantity is no integer")
     return checked(int(amount))
 
@@ -440,7 +431,7 @@ _ON_ONE: Mapping[str, Callable[[Any], Any]] = {
     "asInteger": _as_integer,
     "isInteger": _is(_as_integer),
     "asApproximateFloat": lambda value: float(quantity(value).amount),
-    "sign": lambda value: _compared(value, Quantity(Decimal(0))),
+    "sign": lambda value: _compared(value, Quantity(Fraction(0))),
     "family": lambda value: to_ip(value).version,
     "isUnspecified": lambda value: to_ip(value).is_unspecified,
     "isLoopback": lambda value: to_ip(value).is_loopback,

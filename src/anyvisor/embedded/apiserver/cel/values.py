@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any, cast
 
 from anyvisor.embedded.apiserver.cel.errors import CelError
@@ -26,7 +26,7 @@ class Optional:
 class Quantity:
     """A Kubernetes quantity, compared by its amount."""
 
-    amount: Decimal
+    amount: Fraction
 
 
 @dataclass(frozen=True, slots=True)
