@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from anyvisor.agent import endpoints
+from anyvisor.agent import access, endpoints
 from anyvisor.agent.descriptors import Descriptors
 from anyvisor.agent.endpoints import EndpointError
 from anyvisor.agent.launchers import Launcher, LauncherError
@@ -68,6 +68,7 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
     except EndpointError as error:
         raise LauncherError(str(error)) from error
     numbers, descriptors = _slots(prepared, held)
+    _grant(plan, held, launcher)
     made = shim.Plan(list(plan.argv), list(plan.env), numbers, plan.working_directory)
     if has_process(plan.mode):
         try:
@@ -96,6 +97,21 @@ def _slots(prepared: PrepareResponse, held: Descriptors) -> tuple[list[int], lis
         numbers.append(number)
         descriptors.append(descriptor)
     return numbers, descriptors
+
+
+def _grant(plan: LaunchPlan, held: Descriptors, launcher: Launcher) -> None:
+    """Give the launcher's user the right to files that its VMM opens anew."""
+    for slot in plan.descriptors:
+        descriptor = held.get(slot.handle)
+        if not slot.reopened or descriptor is None:
+            continue
+        try:
+            access.grant(descriptor, launcher.uid)
+        except OSError as error:
+            raise LauncherError(
+                f"the launcher's user {launcher.uid} cannot be allowed to open {slot.handle[:80]!r}: "
+                f"{error.strerror}; put the volume on a file system with access control lists"
+            ) from error
 
 
 def set_limits(plan: LaunchPlan, pid: int, memory_lock: int) -> None:

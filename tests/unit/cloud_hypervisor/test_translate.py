@@ -129,6 +129,7 @@ def test_golden(make: Callable[[], Machine]) -> None:
     found = {
         "argv": list(result.launch.argv),
         "descriptors": {slot.number: slot.handle for slot in result.launch.descriptors},
+        "reopened": [slot.number for slot in result.launch.descriptors if slot.reopened],
         "workingDirectory": result.launch.working_directory,
         "driverHandles": result.driver_handles,
         "endpoints": [MessageToDict(each) for each in result.endpoints],

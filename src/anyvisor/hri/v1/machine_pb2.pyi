@@ -86,12 +86,14 @@ class LaunchPlan(_message.Message):
     def __init__(self, mode: _Optional[_Union[LaunchPlan.Mode, str]] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., descriptors: _Optional[_Iterable[_Union[DescriptorSlot, _Mapping]]] = ..., limits: _Optional[_Iterable[_Union[Limit, _Mapping]]] = ..., seccomp_profile: _Optional[str] = ..., helpers: _Optional[_Iterable[_Union[Helper, _Mapping]]] = ..., working_directory: _Optional[bool] = ...) -> None: ...
 
 class DescriptorSlot(_message.Message):
-    __slots__ = ("number", "handle")
+    __slots__ = ("number", "handle", "reopened")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     HANDLE_FIELD_NUMBER: _ClassVar[int]
+    REOPENED_FIELD_NUMBER: _ClassVar[int]
     number: int
     handle: str
-    def __init__(self, number: _Optional[int] = ..., handle: _Optional[str] = ...) -> None: ...
+    reopened: bool
+    def __init__(self, number: _Optional[int] = ..., handle: _Optional[str] = ..., reopened: _Optional[bool] = ...) -> None: ...
 
 class Limit(_message.Message):
     __slots__ = ("name", "soft", "hard")

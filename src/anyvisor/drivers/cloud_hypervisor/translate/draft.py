@@ -45,7 +45,11 @@ class Draft:
 
     def reopened(self, handle: str) -> str:
         """A path that the VMM opens: the kernel opens the same file anew, with the VMM's own rights to it."""
-        return f"/proc/self/fd/{self.number(handle)}"
+        number = self.number(handle)
+        for slot in self.slots:
+            if slot.number == number:
+                slot.reopened = True
+        return f"/proc/self/fd/{number}"
 
     def listen(self, endpoint: Endpoint, kind: Endpoint.Socket) -> int:
         """Announce an endpoint that the agent makes; returns its number."""
