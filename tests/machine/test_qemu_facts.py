@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anyvisor.drivers.qemu import facts, manifest, probe_guest
-from anyvisor.drivers.qemu import EMULATOR
+from anyvisor.drivers.qemu import EMULATOR, facts, manifest, probe_guest
 from anyvisor.hri.conformance import runner as conformance
 from anyvisor.hri.conformance.runner import Options
 from tests import guests

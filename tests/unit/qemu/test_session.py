@@ -5,12 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
+from anyvisor.drivers.qemu import handle
 from anyvisor.drivers.qemu import session as session_module
 from anyvisor.drivers.qemu.session import Session
-from anyvisor.hri.errors import MachineNotFound, Refused, VmmFailed
+from anyvisor.hri.errors import InvalidRequest, MachineNotFound, Refused, VmmFailed
 from anyvisor.hri.kit import MachineContext
 from anyvisor.hri.kit.events import EventLog
 from anyvisor.hri.v1 import types_pb2 as t
+from anyvisor.hri.v1.machine_pb2 import PrepareResponse
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from tests.unit.qemu.peer import GREETING, Peer
 
 
@@ -22,7 +25,7 @@ def machine() -> MachineContext:
 async def started(machine: MachineContext, peer: Peer) -> Session:
     """A session whose guest runs."""
     session = Session(machine)
-    starting = asyncio.create_task(session.start(peer.theirs, paused=False))
+    starting = asyncio.create_task(session.start(peer.theirs))
     await peer.say(GREETING)
     await peer.answer("qmp_capabilities")
     await peer.answer("cont")
@@ -88,7 +91,7 @@ async def test_paused_guest_is_let_go_before_the_button(machine: MachineContext,
 
 async def test_vmm_that_dies_before_its_greeting(machine: MachineContext, peer: Peer) -> None:
     session = Session(machine)
-    starting = asyncio.create_task(session.start(peer.theirs, paused=False))
+    starting = asyncio.create_task(session.start(peer.theirs))
     await peer.command("qmp_capabilities")
     peer.hang_up()
     with pytest.raises(VmmFailed, match="before it had built the machine"):
@@ -99,7 +102,7 @@ async def test_vmm_that_dies_before_its_greeting(machine: MachineContext, peer: 
 
 async def test_guest_that_cannot_be_started_is_a_failure_with_the_reason(machine: MachineContext, peer: Peer) -> None:
     session = Session(machine)
-    starting = asyncio.create_task(session.start(peer.theirs, paused=False))
+    starting = asyncio.create_task(session.start(peer.theirs))
     await peer.say(GREETING)
     await peer.answer("qmp_capabilities")
     await peer.refuse("cont", "Failed to get write lock")
@@ -122,6 +125,42 @@ async def test_adoption_of_a_vmm_that_is_gone(machine: MachineContext, peer: Pee
     peer.hang_up()
     with pytest.raises(MachineNotFound, match="gone"):
         await Session(machine).adopt(peer.theirs)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_adopted_vmm_whose_guest_never_ran_begins_as_the_machine_says(
+    machine: MachineContext, peer: Peer, paused: bool
+) -> None:
+    spec = Machine(id="m1")
+    spec.nics.add(id="n", link_down=True)
+    spec.lifecycle.start_paused = paused
+    _, first_run = handle.read(handle.make(spec, PrepareResponse()))
+    session = Session(machine, first_run)
+    adopting = asyncio.create_task(session.adopt(peer.theirs))
+    await peer.say(GREETING)
+    await peer.answer("qmp_capabilities")
+    await peer.answer("query-name", {"name": "m1"})
+    await peer.answer("query-status", {"status": "prelaunch"})
+    await peer.answer("query-cpus-fast", [])
+    await peer.answer("query-iothreads", [])
+    await peer.refuse("query-balloon", "no balloon")
+    await peer.answer("query-memory-size-summary", {"base-memory": 1})
+    await peer.answer("query-status", {"status": "prelaunch"})
+    await adopting
+    assert machine.phase == t.PHASE_PREPARED
+    running = asyncio.create_task(session.run_first())
+    assert (await peer.answer("set_link"))["arguments"] == {"name": "nic-n", "up": False}
+    if not paused:
+        await peer.answer("cont")
+    await running
+    assert machine.phase == (t.PHASE_PAUSED if paused else t.PHASE_PREPARED)
+    session.close()
+
+
+@pytest.mark.parametrize("foreign", [b"", b"\xff" * 40, PrepareResponse(profile="q35").SerializeToString()])
+def test_foreign_handles_are_refused(foreign: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="not made by this driver"):
+        handle.read(foreign)
 
 
 async def test_guest_agent_and_balloon_are_observed(machine: MachineContext, peer: Peer) -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from anyvisor import __version__
-from anyvisor.drivers.qemu import EMULATOR, facts, manifest
+from anyvisor.drivers.qemu import EMULATOR, facts, handle, manifest
 from anyvisor.drivers.qemu.facts import Facts
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import Host, translate
 from anyvisor.drivers.qemu.translate.machine import CONTROL
-from anyvisor.drivers.qemu.translate.nics import nic_device
-from anyvisor.hri.errors import HriError, InvalidRequest, MachineNotFound, NotImplementedByDriver, VmmFailed
+from anyvisor.hri.errors import HriError, MachineNotFound, NotImplementedByDriver, VmmFailed
 from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext
 from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareResponse, StopRequest
@@ -94,21 +93,20 @@ class QemuDriver(Driver):
             profile=result.profile,
             findings=result.findings,
         )
-        response.handle = _handle(response)
+        response.handle = handle.make(request.machine, response)
         return response
 
     async def start(self, machine: MachineContext, call: Call) -> None:
         """Take the control channel and let the guest run."""
         if machine.connected and isinstance(machine.session, Session):
             # Adopted before its guest ever ran: the channel came with Adopt, and a second one would wait for ever.
-            await machine.session.resume()
+            await machine.session.run_first()
             return
         connection = call.descriptors.take_socket(CONTROL)
-        session = Session(machine)
-        machine.session = session
         assert machine.spec is not None
-        down = [nic_device(nic.id) for nic in machine.spec.nics if nic.link_down]
-        await session.start(connection, paused=machine.spec.lifecycle.start_paused, links_down=down)
+        session = Session(machine, handle.first_run(machine.spec))
+        machine.session = session
+        await session.start(connection)
 
     async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
         """Press the power button, or end QEMU."""
@@ -142,11 +140,7 @@ class QemuDriver(Driver):
 
     async def adopt(self, machine: MachineContext, request: AdoptRequest, call: Call) -> None:
         """Take over a QEMU that runs."""
-        remembered = PrepareResponse()
-        try:
-            remembered.ParseFromString(request.handle)
-        except Exception as error:
-            raise InvalidRequest("the handle was not made by this driver") from error
+        remembered, first_run = handle.read(request.handle)
         connection = call.descriptors.take_socket(CONTROL)
         if isinstance(machine.session, Session):
             machine.session.close()
@@ -156,7 +150,7 @@ class QemuDriver(Driver):
             del state.devices[:], state.endpoints[:]
             state.devices.extend(remembered.devices)
             state.endpoints.extend(remembered.endpoints)
-        session = Session(machine)
+        session = Session(machine, first_run)
         machine.session = session
         await session.adopt(connection)
 
@@ -187,17 +181,6 @@ def _session(machine: MachineContext) -> Session:
     if not isinstance(machine.session, Session):
         raise VmmFailed(f"there is no control channel to machine {machine.id!r}; adopt it first")
     return machine.session
-
-
-def _handle(response: PrepareResponse) -> bytes:
-    """What Adopt needs: the answer to Prepare without the launch plan."""
-    remembered = PrepareResponse(
-        endpoints=response.endpoints,
-        devices=response.devices,
-        accelerator=response.accelerator,
-        profile=response.profile,
-    )
-    return remembered.SerializeToString(deterministic=True)
 
 
 def _host(found: Facts) -> Host:

@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from anyvisor.drivers.qemu import states
-from anyvisor.drivers.qemu.qmp import Event, QmpClient, QmpClosed, QmpRefused
+from anyvisor.drivers.qemu.qmp import Command, Event, QmpClient, QmpClosed, QmpRefused
 from anyvisor.drivers.qemu.states import Intent, View
 from anyvisor.drivers.qemu.translate.devices import AGENT_PORT
 from anyvisor.hri.errors import HriError, MachineNotFound, Refused, VmmFailed
@@ -30,11 +30,27 @@ QUIT_SECONDS: Final = 20.0
 """How long QEMU may take to flush its images once it was told to quit."""
 
 
+@dataclass(frozen=True, slots=True)
+class FirstRun:
+    """How a guest begins that QEMU holds."""
+
+    paused: bool = False
+    links_down: tuple[str, ...] = ()
+    """Devices of NICs that have no carrier."""
+
+    @property
+    def commands(self) -> list[Command]:
+        """What to tell QEMU."""
+        links: list[Command] = [("set_link", {"name": nic, "up": False}) for nic in self.links_down]
+        return links if self.paused else [*links, ("cont", None)]
+
+
 class Session:
     """The driver's object for one machine, in `machine.session`."""
 
-    def __init__(self, machine: MachineContext) -> None:
+    def __init__(self, machine: MachineContext, first_run: FirstRun | None = None) -> None:
         self._machine = machine
+        self._first_run = first_run or FirstRun()
         self._intent = Intent()
         self._client: QmpClient | None = None
         self._starting = False
@@ -43,15 +59,12 @@ class Session:
 
     # Beginning
 
-    async def start(self, connection: socket.socket, *, paused: bool, links_down: Sequence[str] = ()) -> None:
-        """Negotiate with a QEMU that was just started, and let its guest run; `links_down`: NICs without carrier."""
+    async def start(self, connection: socket.socket) -> None:
+        """Negotiate with a QEMU that was just started, and let its guest run."""
         self._starting = True
         try:
             client = await self._open(connection)
-            version = await client.greet(
-                *(("set_link", {"name": nic, "up": False}) for nic in links_down),
-                *(() if paused else (("cont", None),)),
-            )
+            version = await client.greet(*self._first_run.commands)
         except QmpClosed as error:
             self._show(_failed_start())
             raise VmmFailed(_failed_start().message, retry="after_change") from error
@@ -59,11 +72,21 @@ class Session:
             raise VmmFailed(f"the guest could not be started: {error.description}") from error
         finally:
             self._starting = False
-        if paused:
-            self._show(View(PHASE_PAUSED, pause_reason=PAUSE_REASON_USER))
+        self._began()
         with self._machine.change() as state:
             state.vmm_version = version
             state.graceful_stop_possible = True
+
+    async def run_first(self) -> None:
+        """Let the guest of an adopted QEMU run that was held until now."""
+        client = self._live()
+        for name, arguments in self._first_run.commands:
+            await client.execute(name, arguments)
+        self._began()
+
+    def _began(self) -> None:
+        if self._first_run.paused:
+            self._show(View(PHASE_PAUSED, pause_reason=PAUSE_REASON_USER))
 
     async def adopt(self, connection: socket.socket) -> None:
         """Take over a QEMU that runs: prove that it is this machine's, and read its state anew."""
