@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from anyvisor.admission.names import is_mac
-from anyvisor.admission.values import mapping, text
+from anyvisor.admission.values import mapping, shown, text
 from anyvisor.admission.view import Spec
 
 RUNNING_DEPRECATED = "spec.running is deprecated, please use spec.runStrategy instead."
@@ -19,7 +19,9 @@ def for_spec(spec: Spec) -> list[str]:
     _interfaces(spec, found)
     grace = spec.raw.get("terminationGracePeriodSeconds")
     if type(grace) is int and grace < 0:
-        found.append(f"{spec.at}.terminationGracePeriodSeconds is {grace}: it counts as 0, a power cut; give 0 or more")
+        found.append(
+            f"{spec.at}.terminationGracePeriodSeconds is {shown(grace)}: it counts as 0, a power cut; give 0 or more"
+        )
     for index, volume in enumerate(spec.volumes):
         for kind in ("cloudInitNoCloud", "cloudInitConfigDrive"):
             data = text(mapping(volume.get(kind)).get("userData"))

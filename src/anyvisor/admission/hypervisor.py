@@ -2,7 +2,7 @@
 
 from anyvisor.admission.names import SUBDOMAIN_RULE, is_subdomain
 from anyvisor.admission.result import Causes
-from anyvisor.admission.values import Obj
+from anyvisor.admission.values import Obj, shown
 
 FIELD = "hypervisor"
 
@@ -16,7 +16,7 @@ def check(at: str, spec: Obj, out: Causes) -> None:
     if type(named) is not str or not is_subdomain(named):
         out.invalid(
             where,
-            f"{where} is {named!r}; give the name of a HypervisorClass ({SUBDOMAIN_RULE}), 'auto', "
+            f"{where} is {shown(named)}; give the name of a HypervisorClass ({SUBDOMAIN_RULE}), 'auto', "
             "or nothing for the default class",
         )
 
@@ -30,6 +30,6 @@ def keep(at: str, spec: Obj, old_spec: Obj, warnings: list[str]) -> None:
     if FIELD not in spec and old_spec.get(FIELD):
         spec[FIELD] = old_spec[FIELD]
         warnings.append(
-            f"{at}.{FIELD} was left out and keeps its value {old_spec[FIELD]!r}; set it to change it "
+            f"{at}.{FIELD} was left out and keeps its value {shown(old_spec[FIELD])}; set it to change it "
             "(an empty text asks for the default class)"
         )

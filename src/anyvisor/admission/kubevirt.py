@@ -1,11 +1,12 @@
 """Admission of the KubeVirt object: the cluster's configuration. There is exactly one."""
 
 import math
+from fnmatch import fnmatchcase
 
 import msgspec
 
 from anyvisor.admission import gates
-from anyvisor.admission.config import ClusterConfig, is_usable
+from anyvisor.admission.config import ARCHITECTURES, ClusterConfig, is_usable
 from anyvisor.admission.result import (
     CREATE,
     DELETE,
@@ -18,8 +19,9 @@ from anyvisor.admission.result import (
     refuse_with,
 )
 from anyvisor.admission.rules import scheduling
+from anyvisor.admission.rules.pod import EVICTION_STRATEGIES
 from anyvisor.admission.semantics import equal
-from anyvisor.admission.values import Obj, items, mapping, strings, text
+from anyvisor.admission.values import Obj, items, mapping, shown, strings, text
 from anyvisor.admission.view import Spec
 from anyvisor.api.duration import DurationError, duration_seconds
 
@@ -84,6 +86,7 @@ def admit(request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult:
     spec, old_spec, out = mapping(request.object.get("spec")), mapping(old.get("spec")), Causes()
     configuration = mapping(spec.get("configuration"))
     _check_usable(configuration, out)
+    _check_eviction(configuration, out)
     _check_patches(spec, out)
     _check_certificates(mapping(mapping(spec.get("certificateRotateStrategy")).get("selfSigned")), out)
     _check_overhead_ratio(configuration, out)
@@ -105,6 +108,12 @@ def _check_usable(configuration: Obj, out: Causes) -> None:
             "network.defaultNetworkInterface bridge or masquerade, memoryOvercommit and cpuAllocationRatio above 0, "
             "pvcTolerateLessSpaceUpToPercent 0 to 100",
         )
+
+
+def _check_eviction(configuration: Obj, out: Causes) -> None:
+    strategy, at = configuration.get("evictionStrategy"), f"{_AT}.evictionStrategy"
+    if strategy is not None and strategy not in EVICTION_STRATEGIES:
+        out.invalid(at, f"{at} is {shown(strategy)}; use one of {', '.join(EVICTION_STRATEGIES)}")
 
 
 def _check_patches(spec: Obj, out: Causes) -> None:
@@ -153,7 +162,7 @@ def _check_overhead_ratio(configuration: Obj, out: Causes) -> None:
         ratio = math.nan
     if not ratio >= 1.0:
         path = f"{_AT}.additionalGuestMemoryOverheadRatio"
-        out.unsupported("", f"{path} is {written!r}; give a number of at least 1.0, as text", path)
+        out.unsupported("", f"{path} is {shown(written)}; give a number of at least 1.0, as text", path)
 
 
 def _check_gated(configuration: Obj, old: Obj, out: Causes) -> None:
@@ -226,7 +235,8 @@ def _check_gate_lists(developer: Obj, out: Causes) -> None:
 
 
 def _warnings(configuration: Obj) -> list[str]:
-    found = gates.warnings(strings(mapping(configuration.get("developerConfiguration")).get("featureGates")))
+    found = _warnings_of_defaults(configuration)
+    found += gates.warnings(strings(mapping(configuration.get("developerConfiguration")).get("featureGates")))
     devices = mapping(configuration.get("mediatedDevicesConfiguration"))
     at = f"{_AT}.mediatedDevicesConfiguration"
     if devices.get("mediatedDevicesTypes") is not None:
@@ -240,6 +250,22 @@ def _warnings(configuration: Obj) -> list[str]:
         found.append(f"{_AT}.architectureConfiguration.ppc64le is deprecated and no longer supported; remove it")
     if text(configuration.get("minCPUModel")):
         found.append(f"{_AT}.minCPUModel has no effect any more; remove it")
+    return found
+
+
+def _warnings_of_defaults(configuration: Obj) -> list[str]:
+    """Defaults that would get every guest refused that relies on them."""
+    config, found = ClusterConfig.of(configuration), list[str]()
+    if config.network_interface.value == "slirp":
+        found.append(f"{_AT}.network.defaultNetworkInterface is slirp, which is gone since v1.3; use masquerade")
+    for architecture in ARCHITECTURES:
+        machine, allowed = config.machine_type(architecture), config.emulated_machines(architecture)
+        configured = "configuration" in machine.source and architecture in machine.source
+        if configured and not any(fnmatchcase(machine.value, pattern) for pattern in allowed):
+            found.append(
+                f"{_AT}: the machine type {machine.value!r} is the default on {architecture}, but is not among the "
+                f"allowed ones ({', '.join(allowed)}); guests that name none will be refused"
+            )
     return found
 
 

@@ -2,7 +2,7 @@
 
 from anyvisor.admission.defaults.filler import Filler
 from anyvisor.admission.result import NOT_FOUND, AdmissionRequest, Causes
-from anyvisor.admission.values import Obj, items, mapping, text
+from anyvisor.admission.values import Obj, items, mapping, shown, text
 
 _KINDS = ("instancetype", "preference")
 _POLICIES = ("Reject", "Ignore")
@@ -54,7 +54,7 @@ def _check_form(at: str, matcher: Obj, out: Causes) -> None:
     policy = matcher.get("inferFromVolumeFailurePolicy")
     if policy is not None and policy not in _POLICIES:
         where = f"{at}.inferFromVolumeFailurePolicy"
-        out.invalid(where, f"{where} is {policy!r}; use {' or '.join(_POLICIES)}")
+        out.invalid(where, f"{where} is {shown(policy)}; use {' or '.join(_POLICIES)}")
 
 
 def infer(vm: Obj, request: AdmissionRequest, filler: Filler) -> str:

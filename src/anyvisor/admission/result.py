@@ -20,6 +20,7 @@ TOO_MANY_REQUESTS = 429
 
 _MESSAGE_MAX = 2048
 _TOLD = 10
+_MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,12 @@ def bounded(message: str) -> str:
 
 
 class Causes(list[Cause]):
-    """The reasons collected so far; a message repeats only a bounded part of what a user wrote."""
+    """The reasons collected so far, bounded in number and length, however much a user wrote."""
 
     def add(self, type_: str, at: str, message: str, path: str = "") -> None:
         """Add a reason of any type."""
-        self.append(Cause(type_, at, bounded(message), path))
+        if len(self) < _MOST:
+            self.append(Cause(type_, at, bounded(message), path))
 
     def invalid(self, at: str, message: str, path: str = "") -> None:
         """Add: the value is not one that may stand there."""

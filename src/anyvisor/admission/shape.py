@@ -7,7 +7,7 @@ message names the path.
 from collections.abc import Iterator
 
 from anyvisor.admission.result import Causes
-from anyvisor.admission.values import Obj, items, mapping, text
+from anyvisor.admission.values import Obj, items, mapping, shown, text
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -81,8 +81,7 @@ def _check_numbers(at: str, holder: object, names: tuple[str, ...], out: Causes)
     for name in names:
         count = mapping(holder).get(name)
         if type(count) is int and not 0 <= count <= _LARGEST_COUNT:
-            shown = count if abs(count) < _LARGEST_COUNT**2 else "a number beyond all bounds"
-            _add(f"{at}.{name}", f"is {shown}; give a count from 0 to {_LARGEST_COUNT}", out)
+            _add(f"{at}.{name}", f"is {shown(count)}; give a count from 0 to {_LARGEST_COUNT}", out)
 
 
 def check_data_volumes(vm_spec: Obj, out: Causes) -> None:
@@ -127,7 +126,7 @@ def _check_choice(at: str, written: object, allowed: tuple[str, ...], out: Cause
         if missing:
             _add(at, f"is missing; use one of {', '.join(allowed)}", out)
     elif text(written) not in allowed:
-        _add(at, f"is {written!r}; use one of {', '.join(allowed)}", out)
+        _add(at, f"is {shown(written)}; use one of {', '.join(allowed)}", out)
 
 
 def _add(path: str, problem: str, out: Causes) -> None:

@@ -10,6 +10,9 @@ from typing import Any, cast
 
 Obj = dict[str, Any]
 
+_WIDEST = 2**64
+_SHOWN = 256
+
 
 def mapping(value: Any) -> Obj:
     """The value if it is a JSON object, else a new empty one."""
@@ -40,8 +43,21 @@ def text(value: Any) -> str:
 
 
 def integer(value: Any) -> int:
-    """The value if it is an integer (a boolean is none), else 0."""
-    return value if type(value) is int else 0
+    """The value if it is an integer (a boolean is none), else 0; beyond 64 bits, the end of that range."""
+    return min(max(value, -_WIDEST), _WIDEST) if type(value) is int else 0
+
+
+def shown(value: Any) -> str:
+    """A value of any kind as it may stand in a message."""
+    if value is None:
+        return "missing"
+    if type(value) is str:
+        return repr(value[:_SHOWN])
+    if type(value) in (bool, float):
+        return str(value).lower()
+    if type(value) is int:
+        return str(value) if abs(value) <= _WIDEST else "a number beyond all bounds"
+    return "a list" if type(value) is list else "an object"
 
 
 def enabled(state: Any) -> bool:

@@ -26,7 +26,7 @@ from anyvisor.admission.rules import coherent_gpu, metadata, network
 from anyvisor.admission.rules import spec as spec_rules
 from anyvisor.admission.rules.cpu import memory_growth_problem
 from anyvisor.admission.semantics import equal
-from anyvisor.admission.values import Obj, clone, integer, items, mapping, text
+from anyvisor.admission.values import Obj, clone, integer, items, mapping, shown, text
 from anyvisor.admission.view import Spec
 from anyvisor.admission.vmi import check_run, fill_pci_topology
 
@@ -188,7 +188,7 @@ def _check_run_strategy(spec: Obj, config: ClusterConfig, out: Causes) -> None:
         return
     at = "spec.runStrategy"
     if strategy != _RECEIVER:
-        out.invalid(at, f"{at} is {strategy!r}; use one of {choices}")
+        out.invalid(at, f"{at} is {shown(strategy)}; use one of {choices}")
     elif not config.on("DecentralizedLiveMigration"):
         out.invalid(at, f"{at} {_RECEIVER} needs the feature gate DecentralizedLiveMigration; enable it")
 
@@ -215,13 +215,21 @@ def _check_locks(vm: Obj, request: AdmissionRequest, out: Causes) -> None:
         volumes, before = (items(mapping(mapping(s.get("template")).get("spec")).get("volumes")) for s in (spec, old))
         if not equal(volumes, before):
             out.add(
-                NOT_SUPPORTED, "spec", f"the volumes cannot change until the snapshot {snapshot} is done; wait for it"
+                NOT_SUPPORTED,
+                "spec",
+                f"the volumes cannot change until the snapshot {shown(snapshot)} is done; wait for it",
             )
         elif not _same_run(spec, old):
-            out.add(NOT_SUPPORTED, "spec", f"the VM cannot be started or stopped until the snapshot {snapshot} is done")
+            out.add(
+                NOT_SUPPORTED,
+                "spec",
+                f"the VM cannot be started or stopped until the snapshot {shown(snapshot)} is done",
+            )
     if restore is not None and not out and _strategy(spec) != _strategy(old):
         out.add(
-            NOT_SUPPORTED, "spec", f"the run strategy cannot change until the restore {restore} is done; wait for it"
+            NOT_SUPPORTED,
+            "spec",
+            f"the run strategy cannot change until the restore {shown(restore)} is done; wait for it",
         )
 
 

@@ -328,6 +328,11 @@ CONFIGURATIONS: list[tuple[str, Change, Causes]] = [
         put("spec.certificateRotateStrategy.selfSigned", {"ca": {"duration": "48h"}, "caRotateInterval": "48h"}),
         {("", "NotSupported")},
     ),
+    (
+        "eviction strategy",
+        put(f"{CONFIGURATION}.evictionStrategy", "Never"),
+        {(f"{CONFIGURATION}.evictionStrategy", "Invalid")},
+    ),
     ("no replicas", put("spec.infra.replicas", 0), {("", "Invalid")}),
     (
         "placement",
@@ -433,3 +438,19 @@ def test_an_update_is_not_blamed_for_what_was_there() -> None:
     old = vm(put("spec.instancetype", {"name": "a"}))
     assert unserved.check("VirtualMachine", old, old) == []
     assert len(unserved.check("VirtualMachine", old, vm())) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (put(f"{CONFIGURATION}.network.defaultNetworkInterface", "slirp"), "slirp"),
+        (put(f"{CONFIGURATION}.architectureConfiguration.arm64.machineType", "pc"), "arm64"),
+        (put(f"{CONFIGURATION}.architectureConfiguration.ppc64le", {}), "ppc64le"),
+        (put(f"{CONFIGURATION}.minCPUModel", "Penryn"), "minCPUModel"),
+        (put(f"{CONFIGURATION}.mediatedDevicesConfiguration.mediatedDevicesTypes", []), "mediatedDeviceTypes"),
+    ],
+)
+def test_settings_that_are_of_no_use(change: Change, word: str) -> None:
+    result = decide(kubevirt(change))
+    assert result.allowed
+    assert [word in warning for warning in result.warnings] == [True]

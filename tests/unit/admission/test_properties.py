@@ -1,6 +1,7 @@
 """What holds for every object: defaults twice are defaults once, order is nothing, and nothing ever raises."""
 
 import json
+import tracemalloc
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from anyvisor.admission.result import AdmissionResult
 from anyvisor.admission.schema import Schemas
 from anyvisor.admission.values import clone
 from anyvisor.api.crd import crds
-from tests.unit.admission.deciding import CONTROLLER, Json, World, causes, decide, put, vm, vmi
+from tests.unit.admission.deciding import CONTROLLER, Json, World, both, causes, decide, put, vm, vmi
 from tests.unit.admission.shapes import JUNK, objects, schema
 
 KINDS = ["VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet", "KubeVirt"]
@@ -123,6 +124,29 @@ HOSTILE: dict[str, Any] = {
     "10,000 volumes": put("spec.volumes", [{"name": f"d{i}", "emptyDisk": {"capacity": "1"}} for i in range(10_000)]),
     "a megabyte of name": put("spec.domain.devices.disks[0].name", "a" * (1 << 20)),
     "a huge number": put("spec.domain.cpu.cores", 10**5000),
+    "huge numbers": both(
+        put("spec.terminationGracePeriodSeconds", -(10**5000)),
+        put("spec.domain.devices.interfaces[0].ports", [{"port": 10**5000}]),
+        put("spec.topologySpreadConstraints", [{"maxSkew": -(10**5000)}]),
+        put("spec.domain.devices.interfaces[0].dhcpOptions.privateOptions", [{"option": 10**5000}]),
+    ),
+    "deep values": both(
+        *(
+            put(path, nested(5_000))
+            for path in (
+                "spec.hypervisor",
+                "spec.startStrategy",
+                "spec.evictionStrategy",
+                "spec.domain.ioThreadsPolicy",
+                "spec.domain.memory.guest",
+                "spec.domain.memory.hugepages.pageSize",
+                "spec.domain.devices.disks[0].errorPolicy",
+                "spec.domain.devices.sound.model",
+            )
+        ),
+        put("spec.domain.devices.inputs", [{"type": nested(5_000), "bus": nested(5_000)}]),
+        put("spec.domain.devices.panicDevices", [{"model": nested(5_000)}]),
+    ),
     "a huge quantity": put("spec.domain.memory.guest", "9" * 100_000),
     "a huge exponent": put("spec.domain.memory.guest", "1e999999999"),
     "control characters": put("spec.hostname", "\x00\x1b[2J\udfff"),
@@ -149,6 +173,19 @@ def test_hostile_objects_are_decided_quickly(name: str) -> None:
     assert result.allowed or result.message
     for cause in result.causes[:100]:
         assert len(cause.message) < 4096, "a message repeats what a hostile user wrote"
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE if "deep" not in name and "number" not in name])
+def test_hostile_objects_cost_memory_like_their_size(name: str) -> None:
+    obj = vmi(HOSTILE[name])
+    size = len(repr(obj))
+    tracemalloc.start()
+    try:
+        decide(obj)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * size + (4 << 20)
 
 
 def test_a_deep_vm_is_decided() -> None:

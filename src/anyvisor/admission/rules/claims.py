@@ -6,7 +6,7 @@ from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.names import LABEL_RULE, SUBDOMAIN_RULE, is_label, is_subdomain
 from anyvisor.admission.result import Causes
 from anyvisor.admission.rules.network import claimed_pairs
-from anyvisor.admission.values import Obj, items, text
+from anyvisor.admission.values import Obj, items, shown, text
 from anyvisor.admission.view import Spec
 
 
@@ -57,7 +57,7 @@ def _claims(at: str, claims: list[Obj], out: Causes) -> None:
             out.invalid(where, f"{where} needs exactly one of resourceClaimName and resourceClaimTemplateName")
         for key in given:
             if not is_subdomain(text(claim[key])):
-                out.invalid(f"{where}.{key}", f"{where}.{key} is {claim[key]!r}; it must be {SUBDOMAIN_RULE}")
+                out.invalid(f"{where}.{key}", f"{where}.{key} is {shown(claim[key])}; it must be {SUBDOMAIN_RULE}")
 
 
 def _is_claimed(device: Obj) -> bool:

@@ -3,7 +3,7 @@
 from anyvisor.admission import quantity
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.result import Causes
-from anyvisor.admission.values import integer, items, mapping, text
+from anyvisor.admission.values import integer, items, mapping, shown, text
 from anyvisor.admission.view import Spec
 
 FEATURE_POLICIES = ("", "force", "require", "optional", "disable", "forbid")
@@ -163,13 +163,13 @@ def _size_problem(spec: Spec, guest: object, max_guest: object) -> str:
     huge = mapping(spec.memory.get("hugepages")).get("pageSize") == "1Gi"
     alignment = _ALIGNMENT_1GI if huge else _ALIGNMENT
     if quantity.nanos(guest) > quantity.nanos(max_guest):
-        return f"the memory at boot ({guest}) is more than maxGuest ({max_guest})"
+        return f"the memory at boot ({shown(guest)}) is more than maxGuest ({shown(max_guest)})"
     if quantity.value(guest) % alignment:
-        return f"the memory at boot ({guest}) is not a multiple of {quantity.binary(alignment)}"
+        return f"the memory at boot ({shown(guest)}) is not a multiple of {quantity.binary(alignment)}"
     if quantity.value(max_guest) % alignment:
-        return f"maxGuest ({max_guest}) is not a multiple of {quantity.binary(alignment)}"
+        return f"maxGuest ({shown(max_guest)}) is not a multiple of {quantity.binary(alignment)}"
     if spec.architecture != "amd64":
         return f"memory can grow on amd64 only, not on {spec.architecture or 'this architecture'}"
     if quantity.value(guest) < _SMALLEST_GROWING_GUEST:
-        return f"the memory at boot ({guest}) is less than 1Gi"
+        return f"the memory at boot ({shown(guest)}) is less than 1Gi"
     return ""

@@ -2,7 +2,7 @@
 
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.result import Causes
-from anyvisor.admission.values import enabled, integer, items, mapping, text
+from anyvisor.admission.values import enabled, integer, items, mapping, shown, text
 from anyvisor.admission.view import Spec
 
 IO_THREAD_POLICIES = ("shared", "auto", "supplementalPool")
@@ -16,9 +16,9 @@ def inputs(spec: Spec, config: ClusterConfig, out: Causes) -> None:
     for index, device in enumerate(items(spec.devices.get("inputs"))):
         at = f"{spec.at}.domain.devices.inputs[{index}]"
         if text(device.get("bus")) not in ("", "virtio", "usb"):
-            out.invalid(f"{at}.bus", f"{at}.bus is {device.get('bus')!r}; use virtio or usb")
+            out.invalid(f"{at}.bus", f"{at}.bus is {shown(device.get('bus'))}; use virtio or usb")
         if device.get("type") != "tablet":
-            out.invalid(f"{at}.type", f"{at}.type is {device.get('type')!r}; the only input device is a tablet")
+            out.invalid(f"{at}.type", f"{at}.type is {shown(device.get('type'))}; the only input device is a tablet")
 
 
 def io_threads(spec: Spec, config: ClusterConfig, out: Causes) -> None:
@@ -30,7 +30,7 @@ def io_threads(spec: Spec, config: ClusterConfig, out: Causes) -> None:
     at = f"{spec.at}.domain"
     if policy not in IO_THREAD_POLICIES:
         where = f"{at}.ioThreadsPolicy"
-        out.invalid(where, f"{where} is {policy!r}; use one of {', '.join(IO_THREAD_POLICIES)}")
+        out.invalid(where, f"{where} is {shown(policy)}; use one of {', '.join(IO_THREAD_POLICIES)}")
     if policy == "supplementalPool":
         count = integer(mapping(spec.domain.get("ioThreads")).get("supplementalPoolThreadCount"))
         if count < 1:
@@ -80,7 +80,9 @@ def sound(spec: Spec, config: ClusterConfig, out: Causes) -> None:
         return
     device, at, path = mapping(spec.devices["sound"]), f"{spec.at}.Sound", f"{spec.at}.domain.devices.sound"
     if text(device.get("model")) not in ("", *SOUND_MODELS):
-        out.invalid(at, f"{path}.model is {device.get('model')!r}; use {' or '.join(SOUND_MODELS)}", f"{path}.model")
+        out.invalid(
+            at, f"{path}.model is {shown(device.get('model'))}; use {' or '.join(SOUND_MODELS)}", f"{path}.model"
+        )
     if not text(device.get("name")):
         out.invalid(at, f"{path}.name is missing; give the device a name", path)
 
@@ -110,7 +112,7 @@ def panic_devices(spec: Spec, config: ClusterConfig, out: Causes) -> None:
     for index, device in enumerate(listed):
         if device.get("model") is not None and device["model"] not in PANIC_MODELS:
             where = f"{at}[{index}].model"
-            out.invalid(where, f"{where} is {device['model']!r}; use one of {', '.join(PANIC_MODELS)}")
+            out.invalid(where, f"{where} is {shown(device['model'])}; use one of {', '.join(PANIC_MODELS)}")
 
 
 def reboot_policy(spec: Spec, config: ClusterConfig, out: Causes) -> None:

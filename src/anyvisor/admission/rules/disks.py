@@ -7,7 +7,7 @@ from typing import Any
 
 from anyvisor.admission.names import LABEL_RULE, is_label, is_pci_address
 from anyvisor.admission.result import Causes
-from anyvisor.admission.values import Obj, integer, items, mapping, text
+from anyvisor.admission.values import Obj, integer, items, mapping, shown, text
 
 BUSES = ("virtio", "scsi", "sata", "usb")
 CACHES = ("none", "writethrough", "writeback")
@@ -39,14 +39,14 @@ def check(at: str, written: Any, out: Causes) -> None:
     for index, disk in enumerate(items(written)):
         where = f"{at}[{index}]"
         _name(at, where, index, disk, seen, out)
-        shown = [name for name in _KINDS if disk.get(name) is not None]
-        if len(shown) > 1:
+        kinds = [name for name in _KINDS if disk.get(name) is not None]
+        if len(kinds) > 1:
             out.invalid(where, f"{where} is several of disk, lun and cdrom; keep one")
-        if shown:
-            _target(at, index, shown[0], disk, out)
+        if kinds:
+            _target(at, index, kinds[0], disk, out)
         order = disk.get("bootOrder")
         if order is not None and integer(order) < 1:
-            out.invalid(f"{where}.bootOrder", f"{where}.bootOrder is {order}; boot orders begin at 1")
+            out.invalid(f"{where}.bootOrder", f"{where}.bootOrder is {shown(order)}; boot orders begin at 1")
         if "serial" in disk:
             _serial(where, disk, out)
         _choices(at, index, disk, out)
@@ -79,21 +79,21 @@ def _pci_address(at: str, index: int, disk: Obj, out: Causes) -> None:
         out.invalid(wire, f"{path} is {address!r}; write it as 0000:81:01.0 (domain:bus:slot.function)", path)
 
 
-def _target(at: str, index: int, shown: str, disk: Obj, out: Causes) -> None:
-    if shown == "disk":
+def _target(at: str, index: int, target: str, disk: Obj, out: Causes) -> None:
+    if target == "disk":
         _pci_address(at, index, disk, out)
-    named = text(mapping(disk[shown]).get("bus"))
-    if named == "virtio" and shown != "cdrom":
+    named = text(mapping(disk[target]).get("bus"))
+    if named == "virtio" and target != "cdrom":
         return
     if named:
-        _bus(at, index, named, shown, disk, out)
+        _bus(at, index, named, target, disk, out)
 
 
-def _bus(at: str, index: int, named: str, shown: str, disk: Obj, out: Causes) -> None:
-    where = f"{at}[{index}].{shown}.bus"
+def _bus(at: str, index: int, named: str, target: str, disk: Obj, out: Causes) -> None:
+    where = f"{at}[{index}].{target}.bus"
     if named == "ide":
         out.invalid(where, f"{where}: the ide bus does not exist on these machine types; use sata")
-    elif named == "virtio" and shown == "cdrom":
+    elif named == "virtio" and target == "cdrom":
         out.invalid(where, f"{where}: a CD-ROM cannot be on the virtio bus; use sata, scsi or usb")
     elif named == "sata" and mapping(disk.get("disk")).get("readonly") is True:
         out.invalid(where, f"{where}: sata disks cannot be read-only; use virtio or scsi, or a cdrom")
@@ -132,7 +132,7 @@ def _choices(at: str, index: int, disk: Obj, out: Causes) -> None:
         )
     if policy is not None and policy not in ERROR_POLICIES:
         out.invalid(
-            f"{where}.errorPolicy", f"{where}.errorPolicy is {policy!r}; use one of {', '.join(ERROR_POLICIES)}"
+            f"{where}.errorPolicy", f"{where}.errorPolicy is {shown(policy)}; use one of {', '.join(ERROR_POLICIES)}"
         )
 
 
@@ -152,7 +152,8 @@ def _block_size(where: str, disk: Obj, out: Causes) -> None:
         out.invalid(f"{at}.logical", f"{at}.logical is {logical}; on the sata bus it must be {_BLOCK_MIN}")
     elif discard is not None and logical and integer(discard) % logical:
         out.invalid(
-            f"{at}.discardGranularity", f"{at}.discardGranularity ({discard}) must be a multiple of logical ({logical})"
+            f"{at}.discardGranularity",
+            f"{at}.discardGranularity ({shown(discard)}) must be a multiple of logical ({logical})",
         )
     else:
         for name, problem in _size_problems(logical, physical):

@@ -6,7 +6,7 @@ from itertools import pairwise
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.names import is_ipv4, is_mac, is_pci_address, is_port_name
 from anyvisor.admission.result import NOT_FOUND, Causes
-from anyvisor.admission.values import Obj, integer, items, mapping, strings, text
+from anyvisor.admission.values import Obj, integer, items, mapping, shown, strings, text
 from anyvisor.admission.view import Spec
 
 MODELS = ("virtio", "e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139")
@@ -163,7 +163,7 @@ def _ports(at: str, interface: Obj, network: Obj, out: Causes) -> None:
         elif not 0 < number <= _PORT_MAX:
             out.invalid(f"{where}.port", f"{where}.port is {number}; give a port from 1 to {_PORT_MAX}")
         if text(port.get("protocol")) not in ("", "TCP", "UDP"):
-            out.invalid(f"{where}.protocol", f"{where}.protocol is {port.get('protocol')!r}; use TCP or UDP")
+            out.invalid(f"{where}.protocol", f"{where}.protocol is {shown(port.get('protocol'))}; use TCP or UDP")
 
 
 def _port_ranges(at: str, interface: Obj, network: Obj, config: ClusterConfig, out: Causes) -> None:
@@ -195,7 +195,7 @@ def _range_bounds(at: str, ranges: list[Obj], out: Causes) -> None:
         start, end, protocol = integer(ports.get("start")), integer(ports.get("end")), text(ports.get("protocol"))
         where = f"{at}[{index}]"
         if protocol not in by_protocol:
-            out.invalid(f"{where}.protocol", f"{where}.protocol is {ports.get('protocol')!r}; use TCP or UDP")
+            out.invalid(f"{where}.protocol", f"{where}.protocol is {shown(ports.get('protocol'))}; use TCP or UDP")
         elif not 0 < start <= _PORT_MAX:
             out.invalid(f"{where}.start", f"{where}.start is {start}; give a port from 1 to {_PORT_MAX}")
         elif not 0 < end <= _PORT_MAX:
@@ -281,7 +281,7 @@ def _claimed_networks(spec: Spec, config: ClusterConfig, out: Causes) -> None:
         if interface is not None and interface.get("sriov") is None and interface.get("binding") is None:
             where = f"{spec.at}.domain.devices.interfaces"
             out.invalid(
-                where, f"{where}: the network {network.get('name')!r} is a device; bind it by sriov or a plugin"
+                where, f"{where}: the network {shown(network.get('name'))} is a device; bind it by sriov or a plugin"
             )
         _claim_of_network(f"{at}[{index}]", index, network, claims, first, out)
 

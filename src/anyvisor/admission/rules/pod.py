@@ -3,7 +3,7 @@
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.names import LABEL_RULE, SUBDOMAIN_RULE, is_ip, is_label, is_subdomain
 from anyvisor.admission.result import Causes
-from anyvisor.admission.values import Obj, items, mapping, strings, text
+from anyvisor.admission.values import Obj, items, mapping, shown, strings, text
 from anyvisor.admission.view import Spec
 
 EVICTION_STRATEGIES = ("None", "LiveMigrate", "LiveMigrateIfPossible", "External")
@@ -32,7 +32,7 @@ def start_strategy(spec: Spec, config: ClusterConfig, out: Causes) -> None:
     if strategy is None:
         return
     if strategy != "Paused":
-        out.invalid(at, f"{at} is {strategy!r}; the only strategy is Paused: use it or remove the field")
+        out.invalid(at, f"{at} is {shown(strategy)}; the only strategy is Paused: use it or remove the field")
     elif spec.raw.get("livenessProbe") is not None:
         out.invalid(at, f"{at}: a guest that starts paused fails its livenessProbe; keep one of the two")
 
@@ -67,7 +67,7 @@ def eviction(spec: Spec, config: ClusterConfig, out: Causes) -> None:
     strategy = written if written is not None else config.eviction_strategy.value
     if strategy not in EVICTION_STRATEGIES:
         at = f"{spec.at}.evictionStrategy"
-        out.invalid(at, f"{at} is {strategy!r}; use one of {', '.join(EVICTION_STRATEGIES)}")
+        out.invalid(at, f"{at} is {shown(strategy)}; use one of {', '.join(EVICTION_STRATEGIES)}")
 
 
 def dns(spec: Spec, config: ClusterConfig, out: Causes) -> None:

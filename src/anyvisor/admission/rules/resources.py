@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from anyvisor.admission import quantity
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.result import Causes
-from anyvisor.admission.values import items, mapping, text
+from anyvisor.admission.values import items, mapping, shown, text
 from anyvisor.admission.view import Spec
 
 _SMALLEST_REQUEST = 10**6 * quantity.NANO
@@ -42,7 +42,7 @@ def hugepages(spec: Spec, config: ClusterConfig, out: Causes) -> None:
     page_at = f"{spec.at}.domain.memory.hugepages.pageSize"
     page = quantity.value(written)
     if page <= 0:
-        out.invalid(page_at, f"{page_at} is {written!r}; it must be the size of a page, such as 2Mi or 1Gi")
+        out.invalid(page_at, f"{page_at} is {shown(written)}; it must be the size of a page, such as 2Mi or 1Gi")
         return
     at = f"{spec.at}.domain.resources.requests.memory"
     asked = (spec.requests.get("memory"), spec.memory.get("guest"), spec.limits.get("memory"))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.names import LABEL_RULE, SUBDOMAIN_RULE, is_label, is_label_key, is_label_value, is_subdomain
 from anyvisor.admission.result import Causes
-from anyvisor.admission.values import Obj, integer, items, mapping, strings, text
+from anyvisor.admission.values import Obj, integer, items, mapping, shown, strings, text
 from anyvisor.admission.view import Spec
 
 _REQUIRED, _PREFERRED = (
@@ -99,7 +99,7 @@ def _node_field(at: _At, requirement: Obj, out: Causes) -> None:
     else:
         _bad(out, at.child("operator"), f"is {operator!r}; fields can be compared by In and NotIn only")
     if requirement.get("key") != "metadata.name":
-        _bad(out, at.child("key"), f"is {requirement.get('key')!r}; the only field of a node is metadata.name")
+        _bad(out, at.child("key"), f"is {shown(requirement.get('key'))}; the only field of a node is metadata.name")
         return
     for index, value in enumerate(values):
         if not is_subdomain(value):
@@ -175,7 +175,7 @@ def topology_spread(spec: Spec, config: ClusterConfig, out: Causes) -> None:
     for index, constraint in enumerate(constraints):
         where = at.index(index)
         if integer(constraint.get("maxSkew")) <= 0:
-            _bad(out, where.child("maxSkew"), f"is {constraint.get('maxSkew')}; it must be at least 1")
+            _bad(out, where.child("maxSkew"), f"is {shown(constraint.get('maxSkew'))}; it must be at least 1")
         _label_key(where.child("topologyKey"), kinds[index][0], out)
         if kinds[index][1] not in ("DoNotSchedule", "ScheduleAnyway"):
             _bad(out, where.child("whenUnsatisfiable"), "must be DoNotSchedule or ScheduleAnyway")

@@ -2,7 +2,7 @@
 
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.result import FORBIDDEN, Causes
-from anyvisor.admission.values import Obj, enabled, mapping
+from anyvisor.admission.values import Obj, enabled, mapping, shown
 from anyvisor.admission.view import Spec
 
 _TYPES = {"sev": "SEV", "snp": "SNP", "tdx": "TDX"}
@@ -51,7 +51,7 @@ def _problems(kind: str, security: Obj, spec: Spec) -> list[str]:
     if attested and spec.raw.get("startStrategy") != "Paused":
         found.append("attestation happens before the guest runs; set startStrategy to Paused")
     found.extend(
-        f"an encrypted guest cannot boot from the network; remove bootOrder of the interface {interface.get('name')!r}"
+        f"an encrypted guest cannot boot from the network; remove bootOrder of {shown(interface.get('name'))}"
         for interface in spec.interfaces
         if interface.get("bootOrder") is not None
     )

@@ -9,7 +9,7 @@ from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.names import SUBDOMAIN_RULE, is_subdomain
 from anyvisor.admission.result import NOT_FOUND, Causes
 from anyvisor.admission.rules.disks import check_path
-from anyvisor.admission.values import Obj, integer, items, mapping, text
+from anyvisor.admission.values import Obj, integer, items, mapping, shown, text
 from anyvisor.admission.view import Spec
 
 SOURCES = (
@@ -129,7 +129,7 @@ def _gated(where: str, volume: Obj, config: ClusterConfig, out: Causes) -> None:
     if not text(disk.get("path")):
         out.add(NOT_FOUND, f"{at}.path", f"{at}.path is missing; name the image file on the node")
     if text(disk.get("type")) not in ("Disk", "DiskOrCreate"):
-        out.invalid(f"{at}.type", f"{at}.type is {disk.get('type')!r}; use Disk or DiskOrCreate")
+        out.invalid(f"{at}.type", f"{at}.type is {shown(disk.get('type'))}; use Disk or DiskOrCreate")
     if disk.get("type") == "Disk" and quantity.nanos(disk.get("capacity")):
         out.invalid(f"{at}.capacity", f"{at}.capacity is only for the type DiskOrCreate; an existing disk has its size")
 
