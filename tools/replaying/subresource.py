@@ -84,12 +84,12 @@ def _recorded(body: Any) -> Any:
     """The recorded body; where a websocket was not asked for, its text is a Status behind a line, and ours is that."""
     if isinstance(body, str) and body.startswith("Bad Request\n{"):
         return _without_sentences(json.loads(body.partition("\n")[2]))
-    return body
+    return cast("object", body)
 
 
 def _without_sentences(body: Any) -> Any:
     if not isinstance(body, dict) or kind(cast("Json", body)) != "Status":
-        return body
+        return cast("object", body)
     status = cast("Json", body)
     details = dict(object_at(status, "details"))
     if "causes" in details:

@@ -59,6 +59,13 @@ class PortForward:
 
 
 @dataclass(frozen=True, slots=True)
+class Screenshot:
+    """A picture of the machine's display."""
+
+    move_cursor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What to do about a call: the writes in order, then the agent, then the answer (or the stream)."""
 
@@ -68,6 +75,7 @@ class Decision:
     writes: tuple[Write, ...] = ()
     agent: AgentCall | None = None
     stream: Stream | PortForward | None = None
+    screenshot: Screenshot | None = None
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a fault

@@ -8,10 +8,10 @@ from anyvisor.api.meta import Json, list_at, object_at
 from anyvisor.gateway.answers import (
     VM,
     VMI,
-    AgentCall,
     Decision,
     PortForward,
     Refused,
+    Screenshot,
     Stream,
     bad_request,
     conflict,
@@ -52,8 +52,7 @@ def screenshot(call: Call, world: World) -> Decision:
         reachable(call, world)
     except Refused as refused:
         raise Refused(text(500, message_of(refused.decision))) from refused
-    move = call.query.get("moveCursor", "") in TRUE
-    return Decision(200, agent=AgentCall("GET", "screenshot?moveCursor=true" if move else "screenshot"))
+    return Decision(200, screenshot=Screenshot(call.query.get("moveCursor", "") in TRUE))
 
 
 def usbredir(call: Call, world: World) -> Decision:

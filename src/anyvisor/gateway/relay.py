@@ -11,15 +11,14 @@ from anyvisor.gateway.answers import JSON, VMI, Decision, bad_request, conflict,
 
 MESSAGE_LIMIT: Final = 1024
 """Characters of a foreign message that are passed on."""
-PICTURES: Final = "image/png"
 
 
-def relay(decision: Decision, status: int, body: bytes, content_type: str = "", name: str = "") -> Decision:
+def relay(decision: Decision, status: int, body: bytes, name: str = "") -> Decision:
     """Answer with what the agent said: its object for a question, its failure for either; `name` is the VMI's."""
     assert decision.agent is not None
     question = decision.agent.method == "GET"
     if 200 <= status < 300:
-        return _passed_on(decision, body, content_type) if question else decision
+        return _passed_on(decision, body) if question else decision
     message = _message(body)
     why = f"unexpected return code {status} ({status} {_phrase(status)}), message: {message}"
     if question:
@@ -41,9 +40,7 @@ def unreachable(decision: Decision, why: str) -> Decision:
     return text(500, why) if decision.agent.method == "GET" else internal(why).decision
 
 
-def _passed_on(decision: Decision, body: bytes, content_type: str) -> Decision:
-    if content_type == PICTURES:
-        return replace(decision, body=None, content_type=PICTURES)
+def _passed_on(decision: Decision, body: bytes) -> Decision:
     try:
         return replace(decision, body=msgspec.json.decode(body, type=Json), content_type=JSON)
     except msgspec.DecodeError:

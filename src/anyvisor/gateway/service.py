@@ -23,17 +23,21 @@ from anyvisor.gateway.answers import (
     Decision,
     PortForward,
     Refused,
+    Screenshot,
     Stream,
     Write,
     bad_request,
     conflict,
     failure,
     internal,
+    message_of,
     not_found,
+    text,
 )
 from anyvisor.gateway.call import Call, options, parse_call
 from anyvisor.gateway.decide import decide, verb_of
-from anyvisor.gateway.relay import PICTURES, relay, unreachable
+from anyvisor.gateway.picture import PictureError, take_picture
+from anyvisor.gateway.relay import relay, unreachable
 from anyvisor.gateway.review import Offered, parse_review, review
 from anyvisor.gateway.splice import End, TcpEnd, UdpEnd, WebsocketEnd, splice, upgrade
 from anyvisor.gateway.world import Need, World
@@ -107,10 +111,9 @@ class Gateway:
             call = parse_call(request.method, request.path, request.query, request.body)
             if not call.namespace:
                 return _reply(await self._of_cluster(call))
-            decision, picture = await self._carry_out(call)
+            return await self._carry_out(call)
         except Refused as refused:
-            decision, picture = refused.decision, b""
-        return _reply(decision, picture)
+            return _reply(refused.decision)
 
     async def review(self, request: Request) -> Reply:
         """Answer a MachineReview that is created in a namespace."""
@@ -149,21 +152,33 @@ class Gateway:
         await self._ready()
         return await cluster.answer(call, self._client, self._configuration_version())
 
-    async def _carry_out(self, call: Call) -> tuple[Decision, bytes]:
+    async def _carry_out(self, call: Call) -> Reply:
         world = await self._world(call)
         decision = decide(call, world)
         await self._write(call, decision.writes)
+        if decision.screenshot is not None:
+            return await self._picture(decision.screenshot, world)
         if decision.agent is None:
-            return decision, b""
+            return _reply(decision)
         path = machine_path(uid(world.vmi or {}), decision.agent.verb)
         try:
-            status, body, kind = await self._agents.ask(
+            status, body, _ = await self._agents.ask(
                 self._endpoint(world.vmi), decision.agent.method, path, decision.agent.body
             )
         except AgentError as error:
-            return unreachable(decision, str(error)), b""
-        answer = relay(decision, status, body, kind, call.name)
-        return answer, body if answer.content_type == PICTURES else b""
+            return _reply(unreachable(decision, str(error)))
+        return _reply(relay(decision, status, body, call.name))
+
+    async def _picture(self, wanted: Screenshot, world: World) -> Reply:
+        """Take a frame as one more viewer, who sends nobody away."""
+        try:
+            display = await self._connect(Stream("vnc", {"preserveSession": "true"}), world)
+            picture = await take_picture(display, move_cursor=wanted.move_cursor)
+        except Refused as refused:
+            raise Refused(text(500, message_of(refused.decision))) from refused
+        except PictureError as error:
+            raise Refused(text(500, str(error))) from error
+        return Reply(200, {"content-type": "image/png"}, picture)
 
     async def _world(self, call: Call) -> World:
         await self._ready()
@@ -323,9 +338,7 @@ def _refused(call: Call, write: Write, error: errors.ApiError) -> Refused:
     return Refused(Decision(error.status, {**body, "details": error.details}, JSON))
 
 
-def _reply(decision: Decision, picture: bytes = b"") -> Reply:
-    if picture:
-        return Reply(decision.status, {"content-type": decision.content_type}, picture)
+def _reply(decision: Decision) -> Reply:
     if decision.body is None:
         return Reply(decision.status)
     if isinstance(decision.body, str):

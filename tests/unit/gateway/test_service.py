@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class FakeAgent:
     answer: tuple[int, bytes] = (200, b"")
     refuse_streams: int = 0
     close_code: int = 1000
+    greeting: bytes = b""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -43,6 +45,8 @@ class FakeAgent:
             return web.Response(status=self.refuse_streams)
         socket = web.WebSocketResponse()
         await socket.prepare(request)
+        if self.greeting:
+            await socket.send_bytes(self.greeting)
         async for message in socket:
             if message.data == b"bye":
                 break
@@ -340,6 +344,26 @@ async def test_calls_on_the_group(bench: Bench) -> None:
 async def test_paths_that_are_not_served(bench: Bench, method: str, path: str, status: int) -> None:
     reply = await bench.gateway.handle(Request(method, path))
     assert status_of(reply)[0] == status
+
+
+async def test_a_picture_of_the_display_is_taken_over_its_stream(bench: Bench) -> None:
+    name = struct.pack(">HH16sI", 1, 1, bytes(16), 0)
+    frame = struct.pack(">BxHHHHHi", 0, 1, 0, 0, 1, 1, 0) + b"\x01\x02\x03\x00"
+    bench.agent.greeting = b"RFB 003.008\n\x01\x01" + bytes(4) + name + frame
+    reply = await bench.get("virtualmachineinstances/a/vnc/screenshot")
+    assert (reply.status, dict(reply.headers)) == (200, {"content-type": "image/png"})
+    assert reply.body.startswith(b"\x89PNG")
+    assert bench.agent.calls[0][1] == "/v1/machines/uid-a/streams/vnc?preserveSession=true"
+
+
+async def test_a_display_that_cannot_be_pictured_says_why(bench: Bench) -> None:
+    bench.agent.greeting = b"not what a display says"
+    reply = await bench.get("virtualmachineinstances/a/vnc/screenshot")
+    assert reply.status == 500
+    assert b"is no RFB" in reply.body
+    bench.agent.refuse_streams = 501
+    reply = await bench.get("virtualmachineinstances/a/vnc/screenshot")
+    assert (reply.status, reply.body) == (500, b"the hypervisor of this VMI offers no vnc")
 
 
 def test_discovery_lists_what_clients_know(bench: Bench) -> None:
