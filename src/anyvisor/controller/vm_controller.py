@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from anyvisor.api.meta import Json, list_at, name, namespace, text_at, uid
+from anyvisor.api.meta import Json, condition_is, list_at, name, namespace, text_at, uid
 from anyvisor.controller import words
 from anyvisor.controller.outcome import Change, Write
 from anyvisor.controller.settling import changes_of, creates, held_back, settle
@@ -43,6 +43,8 @@ class VmController:
         sources.claims.on_change(self._claim_changed)
         if sources.data_volumes is not None:
             sources.data_volumes.on_change(self._claim_changed)
+        for informer in (sources.classes, sources.drivers, sources.configurations):
+            informer.on_change(self._offer_changed)
         await self._queue.run(self._reconcile, WORKERS)
 
     def _vm_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
@@ -68,6 +70,12 @@ class VmController:
         found = new or old
         if found is not None:
             for machine in self._sources.vms.index("claim", key_of(found)):
+                self._queue.add(key_of(machine))
+
+    def _offer_changed(self, _old: CachedObject | None, _new: CachedObject | None) -> None:
+        """What was refused may be accepted now; a VM must not sit out its back-off for that."""
+        for machine in self._sources.vms.values():
+            if condition_is(machine.json(), words.FAILURE):
                 self._queue.add(key_of(machine))
 
     async def _reconcile(self, key: str) -> float | None:

@@ -58,8 +58,8 @@ class VmiController:
         sources.pods.on_change(self._pod_changed)
         sources.claims.on_change(self._claim_changed)
         sources.vms.on_change(self._machine_changed)
-        for informer in (sources.classes, sources.drivers, sources.hypervisor_nodes):
-            informer.on_change(self._fleet_changed)
+        for informer in (sources.classes, sources.drivers, sources.hypervisor_nodes, sources.configurations):
+            informer.on_change(self._offer_changed)
         for optional in (sources.data_volumes, sources.migrations):
             if optional is not None:
                 optional.on_change(self._claim_changed)
@@ -100,8 +100,8 @@ class VmiController:
         if new is None and old is not None:
             self._queue.add(key_of(old))
 
-    def _fleet_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
-        """A class, driver or node that changed may run what was refused before."""
+    def _offer_changed(self, _old: CachedObject | None, _new: CachedObject | None) -> None:
+        """A class, driver, node or configuration that changed may allow what was refused before."""
         for instance in self._sources.vmis.values():
             vmi = instance.json()
             refused = any(one.get("type") == words.SYNCHRONIZED for one in list_at(vmi, "status", "conditions"))
