@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from anyvisor.controller import nodes
+from anyvisor.kube.client import Propagation
 from anyvisor.kube.resources import CLASSES, KUBEVIRTS, LEASES, NODES, PODS, VMIS, VMS
 from tests.contract.controller.lab import NODE, Json, Lab, phase, vm
 
@@ -275,3 +276,21 @@ async def test_what_follows_the_end_of_a_guest(lab: Lab, strategy: str, guest: s
         else:
             await lab.see(VMS, "a", lambda seen: seen["status"]["printableStatus"] != "Running")
             assert len((await lab.client.list(PODS, "default"))["items"]) <= 1
+
+
+async def test_an_orphaned_instance_runs_on_and_is_adopted_by_the_next_vm_of_its_name(lab: Lab) -> None:
+    await lab.node()
+    async with lab.controllers():
+        await lab.client.create(VMS, vm())
+        pod = await lab.started("a")
+        await lab.see(VMS, "a", printed("Running"))
+        await lab.client.delete(VMS, "a", "default", propagation=Propagation.ORPHAN)
+        await lab.gone(VMS, "a")
+        orphan = await lab.client.get(VMIS, "a", "default")
+        assert "deletionTimestamp" not in orphan["metadata"]
+        made = await lab.client.create(VMS, vm())
+        await lab.see(VMS, "a", printed("Running"))
+        adopted = await lab.client.get(VMIS, "a", "default")
+        assert adopted["metadata"]["uid"] == orphan["metadata"]["uid"]
+        assert [one["uid"] for one in adopted["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
+        assert (await lab.client.list(PODS, "default"))["items"][0]["metadata"]["uid"] == pod["metadata"]["uid"]
