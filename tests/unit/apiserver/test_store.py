@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anyvisor.embedded.apiserver import backup
 from anyvisor.embedded.apiserver import state as states
 from anyvisor.embedded.apiserver.selectors import EVERYTHING, Selector, parse_labels
 from anyvisor.embedded.apiserver.state import Entry, State, Watcher, classify
@@ -146,12 +147,38 @@ def test_a_damaged_file_is_refused_with_a_sentence(tmp_path: Path):
         Store(path).open()
 
 
-async def test_backup_is_a_consistent_copy(tmp_path: Path):
-    async with Opened(tmp_path / "s.db") as state:
+async def test_a_backup_is_consistent_and_a_restore_never_reuses_versions(tmp_path: Path):
+    path, copy = tmp_path / "s.db", tmp_path / "b.db"
+    async with Opened(path) as state:
         await asyncio.gather(*(put(state, thing(f"t{i}", i)) for i in range(20)))
-        await asyncio.get_running_loop().run_in_executor(None, Store(tmp_path / "s.db").backup, tmp_path / "b.db")
-    async with Opened(tmp_path / "b.db") as state:
-        assert len(state.collection("things").entries) == 20
+        collection = state.collection("things")
+        await state.remove(collection, thing("t0"), collection.entries["n", "t0"])
+        await asyncio.get_running_loop().run_in_executor(None, backup.take, path, copy)
+        with pytest.raises(StoreError, match="exists; name a new file"):
+            backup.take(path, copy)
+        lost = await put(state, thing("lost"))
+    backup.restore(copy, path)
+    async with Opened(path) as state:
+        collection = state.collection("things")
+        assert len(collection.entries) == 19
+        assert ("n", "lost") not in collection.entries
+        with pytest.raises(StatusError) as caught:
+            collection.since(lost.rv)
+        assert caught.value.code == 410
+        assert (await put(state, thing("new"))).rv > lost.rv + 1000
+
+
+def test_a_damaged_backup_is_refused_and_nothing_is_lost(tmp_path: Path):
+    path, bad = tmp_path / "s.db", tmp_path / "bad.db"
+    Store(path).open()
+    before = path.read_bytes()
+    bad.write_bytes(b"junk" * 5000)
+    with pytest.raises(StoreError):
+        backup.restore(bad, path)
+    assert path.read_bytes() == before
+    assert not list(tmp_path.glob("*.restoring*"))
+    with pytest.raises(StoreError, match="there is no backup"):
+        backup.restore(tmp_path / "none.db", path)
 
 
 LABELED = Selector(labels=parse_labels("app=a"))

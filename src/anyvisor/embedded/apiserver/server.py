@@ -8,12 +8,13 @@ import socket
 import ssl
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
 
-from anyvisor.embedded.apiserver import bootstrap, crd_rules
+from anyvisor.embedded.apiserver import backup, bootstrap, crd_rules
 from anyvisor.embedded.apiserver.actions import Actions
 from anyvisor.embedded.apiserver.aggregator import Aggregator
 from anyvisor.embedded.apiserver.builtin import built_in, reviews
@@ -149,6 +150,10 @@ class ApiServer:
     def stored(self, store: str) -> Collection:
         """Return the objects of one resource (`group/plural`) as they are now, for lookups in process."""
         return self._state.collection(store)
+
+    async def backup(self, target: Path) -> None:
+        """Write a consistent copy of all objects to a new file, while requests go on. Raises StoreError."""
+        await asyncio.get_running_loop().run_in_executor(None, backup.take, self._config.database, target)
 
     def lookup_token(self, token: str) -> Identity | None:
         """Return the user of a bearer token; None when it is not valid any more."""
