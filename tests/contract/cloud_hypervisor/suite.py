@@ -245,8 +245,10 @@ class DriverSuite:
     async def test_killed_vmm_is_lost(self, rig: Rig) -> None:
         guest = await boot(rig)
         guest.process.kill()
+        await rig.client.inspect("m1")
         state = await rig.until(guest, gone)
         assert (state.phase, state.end_reason) == (PHASE_LOST, END_REASON_UNKNOWN)
+        assert (await rig.client.inspect("m1")).phase == PHASE_LOST
 
     async def test_vmm_that_is_told_to_end_is_no_clean_end_of_the_guest(self, rig: Rig) -> None:
         guest = await boot(rig)

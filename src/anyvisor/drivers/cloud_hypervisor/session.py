@@ -203,7 +203,14 @@ class Session:
 
     async def refresh(self) -> None:
         """Read what no event tells: memory, places, and the state in case that an event was missed."""
-        self._take(await self.info())
+        try:
+            self._take(await self.info())
+        except RestClosed:
+            return  # its end has been noted
+        except RestTimeout as error:
+            raise DeadlineExceeded(f"Cloud Hypervisor is busy: {error}; ask again") from error
+        except RestRefused as error:
+            raise VmmFailed(f"Cloud Hypervisor does not tell its state: {error}") from error
 
     async def read_end(self) -> None:
         """Read the end that the VMM holds after the guest went down, if it can still be asked."""
