@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.gateway import connect, expand, lifecycle, machine, memorydump, volumes
+from anyvisor.gateway import connect, expand, graph, lifecycle, machine, memorydump, volumes
 from anyvisor.gateway.answers import Decision, Refused, bad_request, failure
 from anyvisor.gateway.call import VMIS, VMS, Call
-from anyvisor.gateway.world import Need, World
+from anyvisor.gateway.world import Listing, Need, World
 
 Decide = Callable[[Call, World], Decision]
 
 
-def _nothing(_call: Call, _world: World) -> tuple[Need, ...]:
+def _nothing(_call: Call, _world: World) -> tuple[()]:
     return ()
 
 
@@ -27,6 +27,7 @@ class Verb:
     vmi: bool = True
     needs: Callable[[Call, World], tuple[Need, ...]] = _nothing
     """What else is read, once VM and VMI are known; may raise Refused."""
+    listings: Callable[[Call, World], tuple[Listing, ...]] = _nothing
     listed: bool = True
     """Whether discovery shows it; the reference leaves some out."""
 
@@ -41,7 +42,6 @@ def _off(what: str, gate: str) -> Decide:
 
 
 _EVACUATE = Verb("PUT", machine.cancel_evacuation, vm=True, needs=machine.evacuation_needs)
-_GRAPH = Verb("GET", _off("the object graph", "ObjectGraph"), vmi=False)
 _ATTESTATION = _off("attestation", "WorkloadEncryptionSEV")
 _BACKUP = _off("incremental backup", "IncrementalBackup")
 
@@ -53,7 +53,7 @@ VERBS: Final[Mapping[tuple[str, str], Verb]] = {
     (VMS, "expand-spec"): Verb("GET", expand.stored, vm=True, vmi=False, needs=expand.stored_needs),
     ("", "expand-vm-spec"): Verb("PUT", expand.posted, vmi=False, needs=expand.posted_needs),
     (VMS, "evacuate/cancel"): _EVACUATE,
-    (VMS, "objectgraph"): _GRAPH,
+    (VMS, "objectgraph"): Verb("GET", graph.graph, vm=True, vmi=False, listings=graph.listings),
     (VMS, "portforward"): Verb("GET", connect.portforward, vm=True, listed=False),
     (VMS, "addvolume"): Verb("PUT", volumes.add, vm=True, vmi=False, listed=False),
     (VMS, "removevolume"): Verb("PUT", volumes.remove, vm=True, vmi=False, listed=False),
@@ -71,7 +71,7 @@ VERBS: Final[Mapping[tuple[str, str], Verb]] = {
     (VMIS, "addvolume"): Verb("PUT", volumes.add),
     (VMIS, "removevolume"): Verb("PUT", volumes.remove),
     (VMIS, "evacuate/cancel"): _EVACUATE,
-    (VMIS, "objectgraph"): _GRAPH,
+    (VMIS, "objectgraph"): Verb("GET", graph.graph, listings=graph.listings),
     (VMIS, "console"): Verb("GET", connect.console),
     (VMIS, "vnc"): Verb("GET", connect.vnc),
     (VMIS, "vnc/screenshot"): Verb("GET", connect.screenshot),

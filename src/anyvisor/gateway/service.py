@@ -40,11 +40,22 @@ from anyvisor.gateway.picture import PictureError, take_picture
 from anyvisor.gateway.relay import relay, unreachable
 from anyvisor.gateway.review import Offered, parse_review, review
 from anyvisor.gateway.splice import End, TcpEnd, UdpEnd, WebsocketEnd, splice, upgrade
-from anyvisor.gateway.world import Need, World
+from anyvisor.gateway.world import Listing, Need, World
 from anyvisor.kube import errors
 from anyvisor.kube.client import Client, PatchType
 from anyvisor.kube.informer import Informer
-from anyvisor.kube.resources import CLASSES, DRIVERS, HYPERVISOR_NODES, KUBEVIRTS, NODES, PVCS, VMIS, VMS, Resource
+from anyvisor.kube.resources import (
+    CLASSES,
+    DRIVERS,
+    HYPERVISOR_NODES,
+    KUBEVIRTS,
+    NODES,
+    PODS,
+    PVCS,
+    VMIS,
+    VMS,
+    Resource,
+)
 from anyvisor.kube.transport import Request
 from anyvisor.planning.facts import node_facts
 
@@ -65,7 +76,7 @@ _INSTANCETYPES: Final = (
     _instancetype("virtualmachinepreferences", "VirtualMachinePreference", namespaced=True),
     _instancetype("virtualmachineclusterpreferences", "VirtualMachineClusterPreference", namespaced=False),
 )
-_NEEDED: Final[Mapping[str, Resource]] = {each.plural: each for each in (NODES, PVCS, *_INSTANCETYPES)}
+_NEEDED: Final[Mapping[str, Resource]] = {each.plural: each for each in (NODES, PODS, PVCS, *_INSTANCETYPES)}
 _KINDS: Final = {VMS.plural: VM, VMIS.plural: VMI}
 _TEST_FAILED: Final = "the server rejected our request due to an error in our request"
 """What a JSON patch whose test fails says; clients know the sentence and try again."""
@@ -187,7 +198,10 @@ class Gateway:
         vmi = await self._read(VMIS, call.namespace, call.name) if verb.vmi else None
         world = World(vm, vmi, bool(self._endpoint(vmi)), self._configuration())
         needs = verb.needs(call, world)
-        return replace(world, others=await self._others(needs)) if needs else world
+        lists = verb.listings(call, world)
+        if not needs and not lists:
+            return world
+        return replace(world, others=await self._others(needs), listed=await self._listed(call.namespace, lists))
 
     async def _others(self, needs: Sequence[Need]) -> dict[Need, Json]:
         found: dict[Need, Json] = {}
@@ -196,6 +210,16 @@ class Gateway:
             obj = await self._read(_NEEDED[plural], namespace, name)
             if obj is not None:
                 found[need] = obj
+        return found
+
+    async def _listed(self, namespace: str, lists: Sequence[Listing]) -> dict[str, list[Json]]:
+        found: dict[str, list[Json]] = {}
+        for wanted in lists:
+            pages = self._client.list_pages(_NEEDED[wanted.plural], namespace, labels=wanted.labels)
+            try:
+                found[wanted.plural] = [one.json() async for page in pages for one in page.items]
+            except errors.ApiError as error:
+                raise internal(f"the {wanted.plural} could not be listed: {error}") from error
         return found
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Json | None:

@@ -1,6 +1,6 @@
 """What a decision may look at."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anyvisor.admission.config import ClusterConfig
@@ -10,6 +10,15 @@ from anyvisor.gateway.call import Call
 
 Need = tuple[str, str, str]
 """(plural, namespace, name) of an object that a decision needs beside the VM and the VMI."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A collection in the call's namespace that a decision looks through."""
+
+    plural: str
+    labels: str
+    """Its label selector, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,8 @@ class World:
     config: ClusterConfig = field(default_factory=ClusterConfig.of)
     others: Mapping[Need, Json] = field(default_factory=dict[Need, Json])
     """The objects of `needs`, as far as they exist."""
+    listed: Mapping[str, Sequence[Json]] = field(default_factory=dict[str, Sequence[Json]])
+    """The objects of each listing, by plural."""
 
     def the_vm(self, call: Call) -> Json:
         """Return the VM; raises Refused (404)."""

@@ -160,11 +160,11 @@ def test_a_stop_takes_back_the_start_of_a_restart() -> None:
 
 @pytest.mark.parametrize(
     ("gates", "status", "says"),
-    [((), 400, "needs the feature gate ObjectGraph"), (("ObjectGraph",), 400, "not served here yet")],
+    [((), 400, "needs the feature gate IncrementalBackup"), (("IncrementalBackup",), 400, "not served here yet")],
 )
 def test_what_is_off_says_how_to_turn_it_on(gates: tuple[str, ...], status: int, says: str) -> None:
     config = ClusterConfig.of({"developerConfiguration": {"featureGates": list(gates)}})
-    found = ask("GET", "virtualmachines/a/objectgraph", World(VM, config=config))
+    found = ask("PUT", "virtualmachineinstances/a/backup", World(VM, config=config))
     assert found.status == status
     assert says in message_of(found)
 
