@@ -14,6 +14,7 @@ from anyvisor.admission.result import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRE
 from anyvisor.admission.values import Obj, clone, mapping, strings, text
 
 _MAX_CAUSES = 64
+_MAX_DEPTH = 200
 _TYPE_INVALID = "FieldValueTypeInvalid"
 _TOO_MANY, _TOO_LONG = "FieldValueTooMany", "FieldValueTooLong"
 _OPEN = "x-kubernetes-preserve-unknown-fields"
@@ -63,6 +64,8 @@ class KindSchema:
 
     def check(self, obj: Obj, *, lenient: bool) -> list[Cause]:
         """What the schema refuses. `lenient`: a missing scalar counts as its zero value, which a typed writer sends."""
+        if _is_deeper(obj, _MAX_DEPTH):
+            return [Cause(INVALID, "", f"the object is nested deeper than {_MAX_DEPTH} levels; flatten it", "spec")]
         checked = _without_nulls(obj)
         validator = self._lenient if lenient else self._strict
         found: list[Cause] = []
@@ -138,6 +141,21 @@ def _json_schema(schema: Obj, *, lenient: bool) -> Obj:
 
 def _is_scalar(schema: Obj) -> bool:
     return schema.get("type") in _SCALARS or schema.get("x-kubernetes-int-or-string") is True
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(levels):
+        below: list[Any] = []
+        for holder in level:
+            if type(holder) is dict:
+                below.extend(cast(Obj, holder).values())
+            elif type(holder) is list:
+                below.extend(cast(list[Any], holder))
+        level = [one for one in below if type(one) is dict or type(one) is list]
+        if not level:
+            return False
+    return True
 
 
 def _without_nulls(obj: Obj) -> Obj:

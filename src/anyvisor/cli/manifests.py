@@ -29,10 +29,11 @@ class ManifestError(ValueError):
 
 @dataclass(slots=True)
 class Document:
-    """One object of a file: its value and where its parts stand."""
+    """One object of a file: its value and where its parts stand; or why it could not be read."""
 
     value: Any
     line: int
+    problem: str = ""
     lines: dict[str, int] = field(default_factory=dict[str, int])
 
     def line_of(self, path: str) -> int:
@@ -55,7 +56,7 @@ def read(text: str) -> list[Document]:
 
 
 def _json_lines(text: str) -> list[Document] | None:
-    """The lines as objects, or None when not every line is one."""
+    """The lines as objects, or None when the first is none; a later one that is none is told as such."""
     if not text.lstrip().startswith("{"):
         return None
     found: list[Document] = []
@@ -63,10 +64,13 @@ def _json_lines(text: str) -> list[Document] | None:
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
-        found.append(Document(value, number))
+            found.append(Document(json.loads(line), number))
+        except RecursionError:
+            found.append(Document(None, number, problem="it is nested too deeply; flatten it"))
+        except ValueError as error:
+            if not found:
+                return None
+            found.append(Document(None, number, problem=f"it is no JSON: {error}"))
     return found
 
 
@@ -196,4 +200,4 @@ def _members(document: Document) -> Iterator[Document]:
         lines = {
             path[len(prefix) + 1 :]: line for path, line in document.lines.items() if path.startswith(f"{prefix}.")
         }
-        yield Document(member, document.lines.get(prefix, document.line), lines)
+        yield Document(member, document.lines.get(prefix, document.line), lines=lines)

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,7 +124,7 @@ class _Checker:
 
         value = document.value
         if not isinstance(value, dict):
-            told = Cause("", "", "it is no object; write apiVersion, kind, metadata and spec")
+            told = Cause("", "", document.problem or "it is no object; write apiVersion, kind, metadata and spec")
             return _Verdict(file, document, refuse({}, [told]), [])
         obj = cast(dict[str, Any], value)
         kind, version = str(obj.get("kind") or ""), str(obj.get("apiVersion") or "")
@@ -190,22 +191,28 @@ def _show_json(verdict: _Verdict) -> None:
 
 
 def _show_text(verdict: _Verdict) -> None:
+    for line in _lines(verdict):
+        # What a manifest says must not reach the terminal as a command to it.
+        print("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
+
+
+def _lines(verdict: _Verdict) -> Iterator[str]:
     result, document = verdict.result, verdict.document
 
     def place(path: str) -> str:
         return f"{verdict.file}:{document.line_of(path)}"
 
-    print(f"{place('')}: {verdict.name}: {'allowed' if result.allowed else 'refused'}")
+    yield f"{place('')}: {verdict.name}: {'allowed' if result.allowed else 'refused'}"
     for cause in result.causes[:_MAX_SHOWN]:
-        print(f"  {place(cause.location)}: {cause.message}")
+        yield f"  {place(cause.location)}: {cause.message}"
     if len(result.causes) > _MAX_SHOWN:
-        print(f"  and {len(result.causes) - _MAX_SHOWN} more")
+        yield f"  and {len(result.causes) - _MAX_SHOWN} more"
     if not result.allowed and not result.causes:
-        print(f"  {place('')}: {result.message}")
+        yield f"  {place('')}: {result.message}"
     for warning in result.warnings:
-        print(f"  {place(warning.partition(' ')[0].rstrip(':'))}: warning: {warning}")
+        yield f"  {place(warning.partition(' ')[0].rstrip(':'))}: warning: {warning}"
     if verdict.findings:
-        print("  on this hypervisor:")
+        yield "  on this hypervisor:"
     for finding in verdict.findings:
         remedies = "".join(f"; {remedy}" for remedy in finding.remedies)
-        print(f"    {place(finding.field)}: {finding.severity}: {finding.message}{remedies}")
+        yield f"    {place(finding.field)}: {finding.severity}: {finding.message}{remedies}"

@@ -233,3 +233,13 @@ def expressions(schema: Any) -> set[str]:
 def test_every_expression_is_known(kind: str) -> None:
     definition = next(one for one in crds() if one["spec"]["names"]["kind"] == kind)
     assert expressions(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]) <= set(EXPRESSIONS)
+
+
+@pytest.mark.parametrize("depth", [150, 300, 5_000, 100_000])
+@pytest.mark.parametrize("path", ["spec.hostname", "spec.nodeSelector", "spec.domain.clock.x"])
+def test_deep_values_are_refused(depth: int, path: str) -> None:
+    deep: Json = {}
+    for _ in range(depth):
+        deep = {"a": deep}
+    result = OFFLINE.decide(OFFLINE.request(vmi(put(path, deep))))
+    assert result.allowed is (path.endswith("x") and depth == 150)

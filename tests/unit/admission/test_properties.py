@@ -1,6 +1,7 @@
 """What holds for every object: defaults twice are defaults once, order is nothing, and nothing ever raises."""
 
 import json
+import os
 import tracemalloc
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from tests.unit.admission.shapes import JUNK, objects, schema
 
 KINDS = ["VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet", "KubeVirt"]
 SLOW = settings(
-    max_examples=25,
+    max_examples=int(os.environ.get("ANYVISOR_EXAMPLES", "12")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )

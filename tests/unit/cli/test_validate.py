@@ -96,6 +96,30 @@ def test_json_lines_from_standard_input(capsys: pytest.CaptureFixture[str], monk
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_a_line_that_cannot_be_read_is_told_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (document,) = read(GOOD)
+    line = json.dumps(document.value)
+    lines = [line, '{"a":' * 100_000 + "1" + "}" * 100_000, "{", line]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
+    assert run("-f", "-", "-o", "json") == 1
+    told = [json.loads(one) for one in capsys.readouterr().out.splitlines()]
+    assert [one["allowed"] for one in told] == [True, False, False, True]
+    assert "nested" in told[1]["causes"][0]["message"]
+
+
+def test_terminals_are_safe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        'apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: "\\e[2J"}\nspec: {"\\x07": 1}\n'
+    )
+    assert run("-f", str(path)) == 1
+    told = capsys.readouterr().out
+    assert "\\x1b[2J" in told
+    assert all(character.isprintable() or character == "\n" for character in told)
+
+
 def test_a_context(manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     context = tmp_path / "context.json"
     context.write_text(json.dumps({"architecture": "arm64", "configuration": {"evictionStrategy": "External"}}))
@@ -116,9 +140,9 @@ def test_a_driver_is_asked_on_request_only(tmp_path: Path, capsys: pytest.Captur
 
 def test_what_is_not_served_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.yaml"
-    path.write_text(GOOD.replace('containerDisk: {image: "a:1"}', "persistentVolumeClaim: {claimName: c}"))
+    path.write_text(GOOD.replace('containerDisk: {image: "a:1"}', "sysprep: {secret: {name: s}}"))
     assert run("-f", str(path)) == 0
-    assert f"{path}:10: warning: spec.volumes[0].persistentVolumeClaim: volumes of this kind" in capsys.readouterr().out
+    assert f"{path}:10: warning: spec.volumes[0].sysprep: volumes of this kind" in capsys.readouterr().out
 
 
 def test_other_kinds_are_let_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
