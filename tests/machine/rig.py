@@ -18,7 +18,7 @@ from anyvisor.hri.v1.machine_spec_pb2 import Console, Machine
 from anyvisor.hri.v1.types_pb2 import Endpoint, MachineState, Operation
 from anyvisor.launcher import shim
 
-SECONDS = 20.0
+SECONDS = 90.0
 """No step of a test may take longer; a guest under emulation on a busy machine is slow."""
 
 
