@@ -1,6 +1,5 @@
 """The KubeVirt object: which one is in force, and the state that clients look for in it. Pure."""
 
-import copy
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from anyvisor import __version__
 from anyvisor.api.meta import Json, generation, is_deleting, name, namespace, object_at, text_at, uid
 from anyvisor.controller.conditions import make, remove, update
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Change, Outcome
 from anyvisor.kube.resources import KUBEVIRTS
 
@@ -33,7 +33,7 @@ def reconcile_installation(installation: Json, others: Sequence[Json], now: date
     The parts that serve it are whoever runs this: there is nothing to deploy.
     """
     chosen = in_force([installation, *others])
-    after = copy.deepcopy(installation)
+    after = duplicate(installation)
     status = after.setdefault("status", {})
     conditions = status.setdefault("conditions", [])
     if chosen is not None and uid(chosen) != uid(installation):

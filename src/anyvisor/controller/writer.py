@@ -1,6 +1,5 @@
 """Carries the outcome of a pass out: patches with optimistic locking, creations, deletions, events."""
 
-import copy
 from typing import Final
 
 from anyvisor.api.meta import Json, controller_of, name, namespace, object_at, resource_version, uid
@@ -23,7 +22,10 @@ class RefusedError(Exception):
 
 
 def merge_patch(before: Json, after: Json) -> Json:
-    """The JSON merge patch (RFC 7386) from one object to another; lists are replaced as a whole."""
+    """The JSON merge patch (RFC 7386) from one object to another; lists are replaced as a whole.
+
+    It shares values with `after`.
+    """
     patch: Json = dict.fromkeys(before.keys() - after.keys())
     for key in after.keys() & before.keys():
         if isinstance(before[key], dict) and isinstance(after[key], dict):
@@ -31,8 +33,8 @@ def merge_patch(before: Json, after: Json) -> Json:
             if inner:
                 patch[key] = inner
         elif before[key] != after[key]:
-            patch[key] = copy.deepcopy(after[key])
-    patch |= {key: copy.deepcopy(after[key]) for key in after.keys() - before.keys()}
+            patch[key] = after[key]
+    patch |= {key: after[key] for key in after.keys() - before.keys()}
     return patch
 
 

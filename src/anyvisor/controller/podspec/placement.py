@@ -1,10 +1,10 @@
 """On which nodes the launcher pod may run."""
 
-import copy
 from typing import Final
 
 from anyvisor.api.meta import Json, list_at, object_at, text_at
 from anyvisor.controller import words
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.launch import Launch
 from anyvisor.controller.settings import Settings
 from anyvisor.controller.vmi.topology import needed
@@ -105,7 +105,7 @@ def _on(features: Json, name: str) -> bool:
 
 def affinity(vmi: Json) -> Json | None:
     """The instance's affinity, less the nodes whose CPU cannot serve it."""
-    wanted = copy.deepcopy(object_at(vmi, "spec", "affinity"))
+    wanted = duplicate(object_at(vmi, "spec", "affinity"))
     cpu = object_at(vmi, "spec", "domain", "cpu")
     if text_at(cpu, "model") in {"", "host-model"}:
         _require(wanted, {"key": OBSOLETE_HOST_MODEL, "operator": "DoesNotExist"})

@@ -1,9 +1,9 @@
 """Probes of the guest, run against the launcher pod."""
 
-import copy
 from typing import Final
 
 from anyvisor.api.meta import Json, list_at, name, namespace, object_at
+from anyvisor.controller.duplicate import duplicate
 
 STARTUP_DELAY: Final = 10
 """Seconds added before the first probe, for the machine to come up."""
@@ -20,7 +20,7 @@ def probe(vmi: Json, kind: str) -> Json | None:
     found["initialDelaySeconds"] += STARTUP_DELAY
     for handler in ("exec", "httpGet", "tcpSocket"):
         if handler in wanted:
-            found[handler] = copy.deepcopy(wanted[handler])
+            found[handler] = duplicate(wanted[handler])
     if "guestAgentPing" in wanted:
         _through_agent(vmi, found, ["--guestAgentPing"])
     elif "exec" in wanted:

@@ -1,6 +1,5 @@
 """The launcher pod as a whole."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from anyvisor.api.meta import Json, annotations, labels, list_at, name, namespace, object_at, text_at, uid
 from anyvisor.api.names import launcher_pod_name
 from anyvisor.controller import words
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.launch import Launch
 from anyvisor.controller.podspec import identity, networks, placement, volumes
 from anyvisor.controller.podspec.probes import probe
@@ -110,12 +110,12 @@ def _spec(vmi: Json, launch: Launch, context: PodContext, found: volumes.PodVolu
         "volumes": found.volumes,
         **_service_account(vmi),
     }
-    spec |= {key: copy.deepcopy(wanted[key]) for key in COPIED_TO_POD if wanted.get(key)}
+    spec |= {key: duplicate(wanted[key]) for key in COPIED_TO_POD if wanted.get(key)}
     optional: Json = {
         "affinity": placement.affinity(vmi),
         "imagePullSecrets": volumes.pull_secrets(vmi),
         "runtimeClassName": text_at(context.settings.config, "defaultRuntimeClass"),
-        "resourceClaims": copy.deepcopy(list_at(wanted, "resourceClaims")),
+        "resourceClaims": duplicate(list_at(wanted, "resourceClaims")),
     }
     return spec | {key: value for key, value in optional.items() if value}
 

@@ -1,6 +1,5 @@
 """Volumes of the launcher pod: claims, secrets and images that the guest's disks come from."""
 
-import copy
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Final
 
 from anyvisor.api.meta import Json, list_at, object_at, text_at
 from anyvisor.api.quantity import Quantity
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.settings import Settings
 from anyvisor.controller.vm.data_volumes import claim_name
 
@@ -161,7 +161,7 @@ def _add_configuration(found: PodVolumes, name: str, volume: Json) -> None:
         source = object_at(volume, "configMap")
         found.mount(name, {"configMap": _kept(source, "name", "optional")}, read_only=True)
     elif "downwardAPI" in volume:
-        items = copy.deepcopy(list_at(volume, "downwardAPI", "fields"))
+        items = duplicate(list_at(volume, "downwardAPI", "fields"))
         found.mount(name, {"downwardAPI": {"items": items}}, read_only=True)
     for kind in ("cloudInitNoCloud", "cloudInitConfigDrive"):
         for suffix, key in (("udata", "secretRef"), ("ndata", "networkDataSecretRef")):

@@ -1,9 +1,8 @@
 """DataVolumes that a VM brings along (`spec.dataVolumeTemplates`), where their API is installed."""
 
-import copy
-
 from anyvisor.api.meta import Json, condition, list_at, name, namespace, object_at, text_at, uid
 from anyvisor.controller import words
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Create, EventType, Problem, normal
 from anyvisor.controller.vm.revisions import vm_reference
 from anyvisor.controller.vm.world import VmPass, template_spec, volumes
@@ -26,7 +25,7 @@ def ensure(run: VmPass) -> bool:
 
 
 def _create(run: VmPass, template: Json) -> None:
-    metadata = copy.deepcopy(object_at(template, "metadata"))
+    metadata = duplicate(object_at(template, "metadata"))
     metadata["namespace"] = namespace(run.vm)
     metadata["ownerReferences"] = [vm_reference(run.vm)]
     metadata["labels"] = {**object_at(metadata, "labels"), words.CREATED_BY_LABEL: uid(run.vm)}
@@ -34,7 +33,7 @@ def _create(run: VmPass, template: Json) -> None:
         "apiVersion": DATA_VOLUMES.api_version,
         "kind": DATA_VOLUMES.kind,
         "metadata": metadata,
-        "spec": copy.deepcopy(object_at(template, "spec")),
+        "spec": duplicate(object_at(template, "spec")),
     }
     done = normal("SuccessfulDataVolumeCreate", f"Created DataVolume {name(template)}.")
     run.draft.writes.append(Create(DATA_VOLUMES, volume, done, "FailedDataVolumeCreate"))

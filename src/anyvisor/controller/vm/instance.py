@@ -1,12 +1,12 @@
 """The VirtualMachineInstance that a VM starts, and its deletion when it stops."""
 
-import copy
 import uuid
 from typing import Final
 
 from anyvisor.api.meta import Json, generation, is_deleting, list_at, name, namespace, object_at, text_at, uid
 from anyvisor.controller import words
 from anyvisor.controller.conditions import has, remove
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Create, Delete, EventType, Problem, normal
 from anyvisor.controller.settings import Settings
 from anyvisor.controller.vm import data_volumes, requests, revisions
@@ -61,7 +61,7 @@ def clear_restart_required(vm: Json) -> None:
 def build(vm: Json, settings: Settings) -> Json:
     """The instance as the VM's template describes it now; raises NotStartableError."""
     template = object_at(vm, "spec", "template")
-    spec = copy.deepcopy(template_spec(vm))
+    spec = duplicate(template_spec(vm))
     if requests.wants_paused_start(vm):
         spec["startStrategy"] = "Paused"
     firmware = spec.setdefault("domain", {}).setdefault("firmware", {})

@@ -1,12 +1,12 @@
 """Changes of the template that are carried to the running instance."""
 
-import copy
 from fractions import Fraction
 
 from anyvisor.api.meta import Json, is_deleting, list_at, object_at, text_at
 from anyvisor.api.quantity import Quantity, parse_quantity
 from anyvisor.controller import words
 from anyvisor.controller.conditions import has
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Change, Problem
 from anyvisor.controller.semantic import equal
 from anyvisor.controller.vm.printable import printable_status
@@ -20,7 +20,7 @@ def apply_live_updates(run: VmPass) -> None:
     vmi = run.vmi
     if vmi is None or is_deleting(vmi) or not run.settled:
         return
-    after = copy.deepcopy(vmi)
+    after = duplicate(vmi)
     _placement(run, after)
     _interfaces(run, after)
     _volumes(run, after)
@@ -46,7 +46,7 @@ def _placement(run: VmPass, after: Json) -> None:
         return
     for field in changed:
         if spec.get(field):
-            after["spec"][field] = copy.deepcopy(spec[field])
+            after["spec"][field] = duplicate(spec[field])
         else:
             after["spec"].pop(field, None)
 
@@ -62,7 +62,7 @@ def _interfaces(run: VmPass, after: Json) -> None:
         absent = interface.get("state") == "absent"
         if name not in present:
             if not absent and ("bridge" in interface or "sriov" in interface) and name in networks:
-                devices["interfaces"] = [*list_at(devices, "interfaces"), copy.deepcopy(interface)]
+                devices["interfaces"] = [*list_at(devices, "interfaces"), duplicate(interface)]
                 after["spec"]["networks"] = [*list_at(after["spec"], "networks"), networks[name]]
         elif present[name].get("state") != "absent" and not equal(present[name].get("state"), interface.get("state")):
             present[name]["state"] = interface.get("state", "")
@@ -97,10 +97,10 @@ def _volumes(run: VmPass, after: Json) -> None:
     if not gone and not new:
         return
     kept = [one for one in list_at(after["spec"], "volumes") if one.get("name") not in gone]
-    after["spec"]["volumes"] = [*kept, *(copy.deepcopy(wanted[name]) for name in new)]
+    after["spec"]["volumes"] = [*kept, *(duplicate(wanted[name]) for name in new)]
     devices = after["spec"].setdefault("domain", {}).setdefault("devices", {})
     kept_disks = [one for one in list_at(devices, "disks") if one.get("name") not in {*gone, *new}]
-    devices["disks"] = [*kept_disks, *(copy.deepcopy(disks[name]) for name in new if name in disks)]
+    devices["disks"] = [*kept_disks, *(duplicate(disks[name]) for name in new if name in disks)]
 
 
 def _sockets(run: VmPass, after: Json) -> None:

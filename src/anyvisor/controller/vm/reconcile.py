@@ -1,7 +1,5 @@
 """One pass over a VirtualMachine."""
 
-import copy
-
 from anyvisor.api.meta import (
     Json,
     annotations,
@@ -14,6 +12,7 @@ from anyvisor.api.meta import (
     uid,
 )
 from anyvisor.controller import words
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Change, Outcome, Problem
 from anyvisor.controller.semantic import equal
 from anyvisor.controller.versions import version_seen
@@ -70,7 +69,7 @@ def _adopt(run: VmPass) -> None:
     vmi = run.vmi
     if vmi is None or controller_of(vmi) is not None:
         return
-    after = copy.deepcopy(vmi)
+    after = duplicate(vmi)
     owners = [*after["metadata"].get("ownerReferences", []), vm_reference(run.vm)]
     after["metadata"]["ownerReferences"] = owners
     kept = finalizers(after)
@@ -106,7 +105,7 @@ def _set_finalizers(run: VmPass, wanted: list[str]) -> None:
     wanted = list(dict.fromkeys(wanted))
     if wanted == finalizers(run.vm):
         return
-    after = copy.deepcopy(run.world.vm)
+    after = duplicate(run.world.vm)
     after["metadata"]["finalizers"] = wanted
     run.vm["metadata"]["finalizers"] = wanted
     run.draft.writes.append(Change(VMS, run.world.vm, after))
@@ -128,7 +127,7 @@ def _bump_generation(run: VmPass) -> None:
         seen = revision_generation(name)
     if seen is None:
         return
-    after = copy.deepcopy(vmi)
+    after = duplicate(vmi)
     after["metadata"].setdefault("annotations", {})[words.VM_GENERATION] = str(seen)
     _change_instance(run, after)
 
@@ -142,10 +141,10 @@ def _data_volumes_allow(run: VmPass) -> bool:
 
 
 def _carry_changes(run: VmPass, *, restart: bool) -> None:
-    before = copy.deepcopy(template_spec(run.vm))
+    before = duplicate(template_spec(run.vm))
     apply_volume_requests(run.vm)
     if template_spec(run.vm) != before:
-        after = {**copy.deepcopy(run.world.vm), "spec": run.vm["spec"]}
+        after = {**duplicate(run.world.vm), "spec": run.vm["spec"]}
         run.draft.writes.append(Change(VMS, run.world.vm, after))
     if not restart:
         apply_live_updates(run)
@@ -165,6 +164,6 @@ def _release_instance(run: VmPass) -> None:
     waits = text_at(vmi, "status", "phase") == words.WAITING_FOR_SYNC and is_deleting(vmi)
     if not is_final(vmi) and not waits:
         return
-    after = copy.deepcopy(vmi)
+    after = duplicate(vmi)
     after["metadata"]["finalizers"] = [one for one in finalizers(vmi) if one != words.VM_FINALIZER]
     _change_instance(run, after)

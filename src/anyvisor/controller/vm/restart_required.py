@@ -4,12 +4,12 @@ The spec that the instance was started from is compared with the present one, af
 changed live were taken over.
 """
 
-import copy
 from collections.abc import Iterable
 
 from anyvisor.api.meta import Json, condition_is, list_at, object_at, text_at
 from anyvisor.controller import words
 from anyvisor.controller.conditions import make, remove, update
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.semantic import equal
 from anyvisor.controller.vm.world import VmPass, template_spec
 
@@ -22,7 +22,7 @@ def sync_restart_required(run: VmPass, started: Json | None) -> bool:
     if started is None or run.vmi is None:
         return False
     now = template_spec(run.vm)
-    then = copy.deepcopy(template_spec({"spec": started}))
+    then = duplicate(template_spec({"spec": started}))
     if _volumes_live(then, run.vm):
         then["volumes"] = list_at(now, "volumes")
     if _disks_live(then, now):

@@ -3,11 +3,11 @@
 A later edit is compared with it to tell what needs a restart.
 """
 
-import copy
 import re
 from typing import Final
 
 from anyvisor.api.meta import Json, controller_reference, generation, name, namespace, object_at, uid
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Create, Delete
 from anyvisor.controller.vm.world import VmPass
 from anyvisor.kube.resources import CONTROLLER_REVISIONS
@@ -60,7 +60,7 @@ def _revision(vm: Json) -> Json:
             "namespace": namespace(vm),
             "ownerReferences": [controller_reference(_typed(vm))],
         },
-        "data": {"spec": copy.deepcopy(vm["spec"])},
+        "data": {"spec": duplicate(vm["spec"])},
         "revision": generation(vm),
     }
 

@@ -4,10 +4,9 @@ The table is KubeVirt's (user guide, "Run Strategies"): Always and RerunOnFailur
 requests only, Halted stops, Once starts whenever no instance exists, WaitAsReceiver waits for a migration.
 """
 
-import copy
-
 from anyvisor.api.meta import Json, annotations, is_deleting, object_at, text_at
 from anyvisor.controller import words
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Change, Problem
 from anyvisor.controller.vm import instance, requests
 from anyvisor.controller.vm.run_strategy import strategy_of
@@ -100,7 +99,7 @@ def _halted(run: VmPass) -> None:
 
 def _follow_start_request(run: VmPass) -> None:
     """A start request on a halted VM (as `start --paused` leaves it) changes the strategy first."""
-    after = copy.deepcopy(run.world.vm)
+    after = duplicate(run.world.vm)
     if after["spec"].get("runStrategy") is not None:
         after["spec"]["runStrategy"] = "Always"
     else:
@@ -120,7 +119,7 @@ def _wait_as_receiver(run: VmPass) -> None:
     if object_at(vmi, "status", "migrationState").get("completed") is True:
         restored = annotations(run.vm).get(words.RESTORE_RUN_STRATEGY)
         if restored:
-            after = copy.deepcopy(run.world.vm)
+            after = duplicate(run.world.vm)
             after["spec"]["runStrategy"] = restored
             run.draft.writes.append(Change(VMS, run.world.vm, after))
         return
@@ -148,7 +147,7 @@ def _leaves_to_migration(run: VmPass, vmi: Json) -> bool:
     if ("syncAddress" in source) == ("syncAddress" in target):
         return False
     if state.get("completed") is True:
-        after = copy.deepcopy(run.world.vm)
+        after = duplicate(run.world.vm)
         after["spec"]["runStrategy"] = "Halted"
         run.draft.writes.append(Change(VMS, run.world.vm, after))
     else:

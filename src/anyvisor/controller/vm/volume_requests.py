@@ -1,8 +1,7 @@
 """`status.volumeRequests`: disks that the addvolume and removevolume subresources ask for."""
 
-import copy
-
 from anyvisor.api.meta import Json, list_at, object_at, text_at
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.vm.world import template_spec
 
 
@@ -26,12 +25,12 @@ def add_volume(spec: Json, options: Json) -> None:
     wanted = options.get("name")
     if any(volume.get("name") == wanted for volume in list_at(spec, "volumes")):
         return
-    source = copy.deepcopy(object_at(options, "volumeSource"))
+    source = duplicate(object_at(options, "volumeSource"))
     for kind in source.values():
         if isinstance(kind, dict):
             kind["hotpluggable"] = True
     spec["volumes"] = [*list_at(spec, "volumes"), {"name": wanted, **source}]
-    disk = {**copy.deepcopy(object_at(options, "disk")), "name": wanted}
+    disk = {**duplicate(object_at(options, "disk")), "name": wanted}
     devices = spec.setdefault("domain", {}).setdefault("devices", {})
     disks = [entry for entry in list_at(devices, "disks") if entry.get("name") != wanted]
     devices["disks"] = [*disks, disk]

@@ -1,11 +1,11 @@
 """What one pass over a VirtualMachine sees, and what it builds while it runs."""
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from anyvisor.api.meta import Json, list_at, object_at
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Draft
 from anyvisor.controller.settings import Settings
 
@@ -55,9 +55,9 @@ class VmPass:
 
 def begin(world: VmWorld, vmi: Json | None) -> VmPass:
     """Start a pass on working copies."""
-    vm = copy.deepcopy(world.vm)
+    vm = duplicate(world.vm)
     vm.setdefault("status", {})
-    return VmPass(world, vm, copy.deepcopy(vmi))
+    return VmPass(world, vm, duplicate(vmi))
 
 
 def template_spec(vm: Json) -> Json:

@@ -1,11 +1,11 @@
 """What of an instance is carried to its launcher pod while it lives."""
 
-import copy
 from collections.abc import Mapping
 
 from anyvisor.api.meta import Json, annotations, labels, list_at
 from anyvisor.controller import words
 from anyvisor.controller.conditions import has, make, update
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Change
 from anyvisor.controller.vmi import interfaces, pods
 from anyvisor.controller.vmi.world import VmiPass
@@ -17,7 +17,7 @@ FOLLOWED_ANNOTATIONS = (words.EVICT, words.PREFER_NO_EVICTION)
 
 def sync_ready_pod(run: VmiPass, pod: Json) -> Json:
     """Annotations that others act upon while the guest's container runs."""
-    after = copy.deepcopy(pod)
+    after = duplicate(pod)
     wanted = after["metadata"].setdefault("annotations", {})
     wanted.setdefault(words.EVICT_ONLY, "")
     network = interfaces.pod_annotation(run, pod)
@@ -32,7 +32,7 @@ def sync_ready_pod(run: VmiPass, pod: Json) -> Json:
 
 def sync_metadata(run: VmiPass, pod: Json) -> Json:
     """Labels and annotations of the instance that its pod has to have too."""
-    after = copy.deepcopy(pod)
+    after = duplicate(pod)
     metadata = after["metadata"]
     metadata["labels"] = _followed(labels(run.vmi), labels(pod), FOLLOWED_LABELS)
     metadata["annotations"] = _followed(annotations(run.vmi), annotations(pod), FOLLOWED_ANNOTATIONS)
@@ -58,7 +58,7 @@ def sync_unpaused(run: VmiPass, pod: Json) -> Json:
     open_now = has(present, words.UNPAUSED, "True")
     if paused != open_now:
         return pod
-    after = copy.deepcopy(pod)
+    after = duplicate(pod)
     conditions = after.setdefault("status", {}).setdefault("conditions", [])
     if paused:
         new = make(words.UNPAUSED, "False", "Paused", "The guest is paused.", run.world.now)

@@ -1,12 +1,12 @@
 """What one pass over a VirtualMachineInstance sees, and what it builds while it runs."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from anyvisor.api.meta import Json, annotations, list_at, object_at, text_at
 from anyvisor.controller import words
+from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.launch import Launch, Refusal
 from anyvisor.controller.outcome import Draft, Problem
 from anyvisor.controller.settings import Settings
@@ -109,7 +109,7 @@ class VmiPass:
 
 def begin(world: VmiWorld) -> VmiPass:
     """Start a pass on a working copy."""
-    vmi = copy.deepcopy(world.vmi)
+    vmi = duplicate(world.vmi)
     vmi.setdefault("status", {})
     return VmiPass(world, vmi)
 
