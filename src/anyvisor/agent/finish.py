@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 FINAL_PHASES: Final = frozenset({hri.PHASE_STOPPED, hri.PHASE_CRASHED, hri.PHASE_LOST})
 DRIVER_SECONDS: Final = 5.0
 _UNSEEN: Final = frozenset({hri.END_REASON_UNSPECIFIED, hri.END_REASON_UNKNOWN})
+_GONE: Final = frozenset({hri.END_REASON_VMM_EXITED, hri.END_REASON_VMM_KILLED})
 
 
 async def read_end(machine: Machine, session: DriverSession | None) -> hri.MachineState:
@@ -30,8 +31,23 @@ async def read_end(machine: Machine, session: DriverSession | None) -> hri.Machi
         if state is None:
             break
         if state.phase in FINAL_PHASES and state.end_reason not in _UNSEEN:
-            return machine.with_last_words(state)
+            return await explained(machine, state)
     return await machine.ended_state()
+
+
+async def explained(machine: Machine, state: hri.MachineState) -> hri.MachineState:
+    """What the driver saw of an end, and where it saw only that the VMM is gone, what the process itself tells."""
+    if state.end_reason not in _UNSEEN and state.end_reason not in _GONE:
+        return state
+    await machine.settled()
+    if machine.alive:
+        return state
+    own = await machine.ended_state()
+    if own.end_reason in _UNSEEN:
+        return state
+    if state.message and state.message not in own.message:
+        own.message = f"{own.message}; {state.message}"
+    return own
 
 
 async def _last_word(machine: Machine, session: DriverSession | None) -> hri.MachineState | None:

@@ -101,6 +101,9 @@ async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event
             facts_changed=partial(_facts_changed, context, reporter, address.name),
         )
     await adopt.load(context)
+    # Before anything that may have to wait: a guest stalls when nobody drains its console.
+    for machine in context.machines.values():
+        context.tasks.create_task(adopt.reopen(context, machine, None), name=f"console of {machine.id}")
     async with _serving(config, context):
         for session in context.sessions.values():
             context.tasks.create_task(session.run(), name=f"driver {session.address.name}")

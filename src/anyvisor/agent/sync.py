@@ -168,7 +168,7 @@ async def _running(
     problem = await _connect(context, machine, session)
     state = session.states.get(machine.id) if session is not None else None
     if state is not None and state.phase in finish.FINAL_PHASES:
-        await machine.end(context.store, state)
+        await machine.end(context.store, await finish.explained(machine, state))
         return None
     if machine.record.end is not None:
         return None

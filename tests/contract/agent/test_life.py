@@ -1,11 +1,17 @@
 """The life of a machine on one node, all of it real but the guest."""
 
+from pathlib import Path
+
 import pytest
 from world import World, eventually
 
 from anyvisor.hri.fake.driver import NAME as FAKE
 from anyvisor.kube.errors import NotFound
 from anyvisor.kube.resources import EVENTS, HYPERVISOR_NODES, NODES, PODS, VMIS
+
+
+def cgroup_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cgroup").read_text()
 
 
 async def delete(world: World, name: str) -> None:
@@ -95,6 +101,19 @@ async def test_how_a_run_ended_is_told_on_the_vmi(world: World, word: bytes, pha
     said = [c["message"] for c in ended["status"]["conditions"] if c["type"] == "Synchronized"]
     assert sentence in "".join(said)
     await world.pod("e", "Succeeded" if phase == "Succeeded" else "Failed")
+
+
+async def test_a_vmm_that_uses_more_memory_than_its_plan_counts_is_told_so(world: World):
+    vmi = await world.make("m")
+    await world.phase("m", "Running")
+    (pid,) = world.starts(vmi["metadata"]["uid"])
+    if f"/anyvisor/{world.root.name}/" not in cgroup_of(pid):
+        pytest.skip("no memory cgroup can be made here")
+    await world.type("m", b"eat")
+    failed = await world.phase("m", "Failed")
+    assert "raise the memory overhead" in str(failed["status"]["conditions"])
+    pod = await world.pod("m", "Failed")
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
 
 
 async def test_a_guest_that_ignores_the_button_is_ended_when_its_grace_ends(world: World):

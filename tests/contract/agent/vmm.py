@@ -63,6 +63,10 @@ class Guest:
         elif word == b"exit":
             os.write(2, b"vmm: the guest's BIOS caught fire\n")
             os._exit(3)
+        elif word == b"eat":
+            eaten: list[bytes] = []
+            while True:
+                eaten.append(bytes(range(256)) * 65536)
         elif word == b"deaf":
             self.deaf = True
         elif word == b"flood":
