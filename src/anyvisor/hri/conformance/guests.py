@@ -11,7 +11,7 @@ from anyvisor.hri.client import outcome
 from anyvisor.hri.conformance.launcher import Launcher
 from anyvisor.hri.conformance.registry import CheckList
 from anyvisor.hri.conformance.session import CheckFailedError, CheckSkippedError, Session, expect, fail
-from anyvisor.hri.errors import DriverUnavailable, HriError, VmmFailed
+from anyvisor.hri.errors import DriverUnavailable, HriError, Refused, VmmFailed
 from anyvisor.hri.v1.machine_pb2 import Event, PrepareResponse
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.types_pb2 import (
@@ -104,24 +104,30 @@ class Running:
 @asynccontextmanager
 async def _launched(session: Session, *, paused: bool = False) -> AsyncGenerator[Running]:
     """A machine whose VMM has been started, not yet its guest."""
-    if session.kernel is None:
-        raise CheckSkippedError("no kernel was given (--kernel)")
+    if session.kernel is None and (session.machine.boot.kernel.kernel_handle or session.initrd is None):
+        raise CheckSkippedError("nothing to boot was given (--kernel, or --initrd for a VMM that is a kernel)")
     if session.fd_socket is None:
         raise CheckSkippedError("no descriptor socket was given (--fd-socket)")
     machine = session.spec()
     machine.lifecycle.start_paused = paused
     machine.lifecycle.grace_seconds = 30
     async with AsyncExitStack() as stack:
-        handles = {"kernel": os.open(session.kernel, os.O_RDONLY)}
-        stack.callback(os.close, handles["kernel"])
+        handles: dict[str, int] = {}
+        kernel = machine.boot.kernel
+        for handle, file in ((kernel.kernel_handle, session.kernel), (kernel.initrd_handle, session.initrd)):
+            if handle and file is not None:
+                handles[handle] = os.open(file, os.O_RDONLY)
+                stack.callback(os.close, handles[handle])
         if session.initrd is None:
-            machine.boot.kernel.initrd_handle = ""
-        else:
-            handles["initrd"] = os.open(session.initrd, os.O_RDONLY)
-            stack.callback(os.close, handles["initrd"])
-        machine.boot.kernel.command_line = session.command_line
+            kernel.initrd_handle = ""
+        kernel.command_line = session.command_line
         await stack.enter_async_context(session.cleanup(machine.id))
-        answer = await session.client.prepare(machine, [], generation=1)
+        try:
+            answer = await session.client.prepare(machine, [], generation=1)
+        except Refused as error:
+            if paused and any("start_paused" in found.field for found in error.findings):
+                raise CheckSkippedError(f"the driver refuses it: {error.message}") from None
+            raise
         launcher = await stack.enter_async_context(Launcher(answer, handles))
         launcher.start()
         yield Running(session, machine, answer, launcher)
@@ -232,7 +238,7 @@ async def adopt(session: Session) -> None:
         before = await running.state()
         await session.driver.kill()
         await asyncio.sleep(QUIET_SECONDS)
-        expect(running.launcher.alive, "the VMM ended with its driver")
+        expect(running.launcher.alive, f"the VMM ended with its driver, and said: {running.launcher.errors()}")
         await session.driver.start()
         await _again(session)
         tokens = await running.endpoint_tokens()

@@ -43,6 +43,7 @@ class Launcher:
         self.directory = Path(tempfile.mkdtemp(prefix="av-", dir="/tmp"))
         self._ours: dict[str, int] = {}
         self._pairs: dict[str, socket.socket] = {}
+        self._bound = 0
         self.pid = 0
         self._pidfd = -1
         self._ended: asyncio.Future[int] | None = None
@@ -151,7 +152,8 @@ class Launcher:
         connection = socket.socket(socket.AF_UNIX, kind)
         connection.setblocking(False)
         if kind == socket.SOCK_DGRAM:
-            connection.bind(f"{self.path(endpoint)}.agent")
+            self._bound += 1  # its own end: a datagram is answered only to an address
+            connection.bind(str(self.directory / f"client{self._bound}.sock"))
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 while True:
