@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import logging
 import os
+import resource
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -64,6 +65,9 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
         AgentError: another agent of this node runs.
     """
     lock = _lock(config.state_dir)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # About eight descriptors per machine; the usual soft limit of 1024 is for programs that use select().
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         recorder = EventRecorder(config.client, COMPONENT, config.node)
         vmis = Informer(

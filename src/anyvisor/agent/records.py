@@ -133,9 +133,17 @@ class RecordStore:
     root: Path
 
     def directory(self, machine_id: str) -> int:
-        """A descriptor of the machine's own directory, made when missing; the caller's to close."""
+        """A descriptor of the machine's own directory, made durably when missing; the caller's to close."""
         path = self._path(machine_id)
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            path.mkdir(mode=0o700, parents=True)
+            _sync(self.root)
+        else:
+            _sync(self.root)
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def write(self, record: Record) -> None:
@@ -150,7 +158,6 @@ class RecordStore:
                 write_file(directory, FILE_NAME, msgspec.json.encode(record))
             finally:
                 os.close(directory)
-            _sync(self.root)
         except OSError as error:
             raise RecordError(
                 f"the record of machine {record.machine_id} cannot be written to {self.root}: "
