@@ -12,7 +12,9 @@ import pytest
 
 from anyvisor.agent.network.namespace import inside
 from anyvisor.embedded import podnetwork
-from anyvisor.embedded.podnetwork import BridgedPods, bridge_name, pod_name, table_name
+from anyvisor.embedded.podnetwork import BridgedPods
+from anyvisor.embedded.podnetwork import pods as pods_module
+from anyvisor.embedded.podnetwork.plans import bridge_name, name_prefix, pod_name, table_name
 
 OUTSIDE = "avtest-out"
 OUTSIDE_LINK = "avtest-olink"
@@ -143,6 +145,39 @@ async def test_leftovers_of_a_lost_runtime_directory_are_removed(
     ip("link", "delete", bridge_name(instance))
     await pods.create("pod-2")
     assert pod_name(instance, "pod-1") not in everything()
+
+
+async def test_a_spare_namespace_becomes_the_next_pods(pods: BridgedPods, instance: str) -> None:
+    await pods.warm()
+    [spare] = [name for name in os.listdir("/run/netns") if name.startswith(name_prefix(instance))]
+    inode = os.stat(f"/run/netns/{spare}").st_ino
+    address = await pods.create("pod-1")
+    descriptor = await namespace(pods, "pod-1")
+    assert os.fstat(descriptor).st_ino == inode
+    with await inside(descriptor, lambda: listen(address)):
+        pass
+    os.close(descriptor)
+    await pods.destroy("pod-1")
+    assert spare not in os.listdir("/run/netns")
+
+
+async def test_a_new_spare_is_made_after_a_while(
+    pods: BridgedPods, instance: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods_module, "REFILL_SECONDS", 0.01)
+    await pods.create("pod-1")
+    async with asyncio.timeout(10):
+        while len([name for name in os.listdir("/run/netns") if name.startswith(name_prefix(instance))]) < 2:
+            await asyncio.sleep(0.01)
+    assert await pods.create("pod-2") != await pods.create("pod-1")
+
+
+async def test_namespaces_that_no_book_knows_are_swept(pods: BridgedPods, instance: str) -> None:
+    await pods.create("pod-1")
+    ip("netns", "add", pod_name(instance, "a crash left it"))
+    await pods.warm()
+    assert pod_name(instance, "a crash left it") not in everything()
+    assert pod_name(instance, "pod-1") in everything()
 
 
 async def test_destroying_what_never_was_is_nothing(pods: BridgedPods) -> None:

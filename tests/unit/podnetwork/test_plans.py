@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyvisor.embedded.podnetwork import (
+from anyvisor.embedded.podnetwork.plans import (
     POOL,
     PodNetworkError,
     bridge_batch,
@@ -64,5 +64,5 @@ def test_texts_for_the_tools() -> None:
     assert bridge_batch("01234567", network, exists=False).splitlines()[0] == "link add name avb01234567 type bridge"
     assert "link add" not in bridge_batch("01234567", network, exists=True)
     assert 'ip saddr 10.64.0.0/22 oifname != "avb01234567" masquerade' in masquerade("01234567", network)
-    assert "mtu 1400 type veth peer name eth0 mtu 1400" in pod_batch("01234567", "u", 1400)
+    assert "mtu 1400 type veth peer name eth0 mtu 1400" in pod_batch("01234567", "avx", 1400)
     assert "route add default via 10.64.0.1" in inner_batch(network[9], network)
