@@ -1,6 +1,7 @@
 """Lists, watches and negotiation on the wire, through the in-process transport."""
 
 import asyncio
+import copy
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,6 +23,9 @@ Json = dict[str, Any]
 ADMIN = Identity("admin", ("system:masters",))
 MACHINES = Resource("test.anyvisor.io", "v1", "machines", namespaced=True, kind="Machine")
 CRDS: list[Json] = json.loads(Path(__file__).with_name("crds.json").read_text())
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False, kind="CustomResourceDefinition"
+)
 CMS = "/api/v1/namespaces/default/configmaps"
 
 
@@ -372,9 +376,7 @@ async def test_quota_and_limits(client: Client):
         "limits": {"cpu": "1"},
         "requests": {"memory": "600Mi", "cpu": "1"},
     }
-    with pytest.raises(
-        Forbidden, match=r"exceeded quota: q, requested: requests\.memory=600Mi, used: "
-    ):
+    with pytest.raises(Forbidden, match=r"exceeded quota: q, requested: requests\.memory=600Mi, used: "):
         await client.create(PODS, pod("b"), namespace="default")
     with pytest.raises(Forbidden, match="maximum cpu usage per Container is 2, but limit is 3"):
         await client.create(PODS, pod("b", limits={"cpu": "3"}, requests={"memory": "1Mi"}), namespace="default")
@@ -389,4 +391,48 @@ async def test_quota_and_limits(client: Client):
             assert event
             status: Json = (await client.get(quota, "q", "default")).get("status", {})
             if status.get("used", {}).get("pods") == "2":
+                break
+
+
+async def test_definitions_with_taken_names_or_broken_rules(client: Client):
+    definition = copy.deepcopy(CRDS[0])
+    definition["metadata"]["name"] = "engines.test.anyvisor.io"
+    definition["spec"]["names"] = {"plural": "engines", "singular": "engine", "kind": "Machine"}
+    made = await client.create(DEFINITIONS, definition)
+    conditions = {item["type"]: item["status"] for item in made["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "False", "Established": "False"}
+    await client.delete(DEFINITIONS, "engines.test.anyvisor.io")
+    await client.list(MACHINES, namespace="default")
+    definition["spec"]["names"] = {"plural": "engines", "singular": "engine", "kind": "Engine"}
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["x-kubernetes-validations"] = [{"rule": "self.unheardOf()"}]
+    with pytest.raises(Invalid, match=r"unheardOf\(\) is not available in this server"):
+        await client.create(DEFINITIONS, definition)
+    schema["x-kubernetes-validations"] = [{"rule": "self.spec.cores < 10 || self.metadata.name == 'big'"}]
+    await client.create(DEFINITIONS, definition)
+    engines = Resource("test.anyvisor.io", "v1", "engines", namespaced=True, kind="Engine")
+    with pytest.raises(Invalid, match=r"failed rule: self\.spec\.cores < 10"):
+        await client.create(engines, {"metadata": {"name": "a"}, "spec": {"cores": 20}}, namespace="default")
+    await client.create(engines, {"metadata": {"name": "big"}, "spec": {"cores": 20}}, namespace="default")
+
+
+async def test_versions_of_one_definition_show_the_same_objects(client: Client, transport: InProcessTransport):
+    definition: Json = await client.get(DEFINITIONS, "machines.test.anyvisor.io")
+    newer = copy.deepcopy(definition["spec"]["versions"][0])
+    newer["name"], newer["storage"] = "v2", True
+    definition["spec"]["versions"][0]["storage"] = False
+    definition["spec"]["versions"].append(newer)
+    await client.create(MACHINES, {"metadata": {"name": "old"}, "spec": {"cores": 1}}, namespace="default")
+    await client.update(DEFINITIONS, definition)
+    v2 = Resource("test.anyvisor.io", "v2", "machines", namespaced=True, kind="Machine")
+    assert (await client.get(v2, "old", "default"))["apiVersion"] == "test.anyvisor.io/v2"
+    await client.create(v2, {"metadata": {"name": "new"}, "spec": {"cores": 2}}, namespace="default")
+    assert (await client.get(MACHINES, "new", "default"))["apiVersion"] == "test.anyvisor.io/v1"
+    _, listed = await call(transport, "GET", "/apis/test.anyvisor.io/v1/machines")
+    assert [item["apiVersion"] for item in listed["items"]] == ["test.anyvisor.io/v1"] * 2
+    async with asyncio.timeout(5):
+        async for event in client.watch(DEFINITIONS):
+            assert event
+            current: Json = await client.get(DEFINITIONS, "machines.test.anyvisor.io")
+            if current["status"]["storedVersions"] == ["v1", "v2"]:
                 break

@@ -135,6 +135,21 @@ async def test_selectors_choose_what_is_asked(client: Client, backend: Backend, 
     assert caught.value.status == 422
 
 
+async def test_match_conditions(client: Client, backend: Backend, pki: Pki):
+    backend.answers["/v"] = lambda _asked: {"allowed": False}
+    named = [
+        {"name": "only-bad", "expression": "object.metadata.name.startsWith('bad') && request.operation == 'CREATE'"}
+    ]
+    await configure(client, VALIDATING, hook(pki, backend, "/v", matchConditions=named))
+    await make(client, "good")
+    with pytest.raises(Forbidden, match="denied the request without explanation"):
+        await make(client, "bad")
+    await client.delete(VALIDATING, "test")
+    broken = [{"name": "x", "expression": "authorizer.check()"}]
+    with pytest.raises(ApiError, match=r"undeclared reference|not available"):
+        await configure(client, VALIDATING, hook(pki, backend, "/v", matchConditions=broken))
+
+
 async def test_a_service_is_resolved_by_its_external_name(client: Client, backend: Backend, pki: Pki):
     service: Json = {"metadata": {"name": "hooks"}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
     await client.create(SERVICES, service, namespace="default")

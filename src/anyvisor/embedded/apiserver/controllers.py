@@ -19,7 +19,7 @@ from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.state import Entry, Event, Key, State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.values import as_object, lookup, object_at
-from anyvisor.embedded.apiserver.writes import FOREGROUND, ORPHAN, Call, Writer
+from anyvisor.embedded.apiserver.writes import FOREGROUND, ORPHAN, Call, Writer, now_text
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -96,6 +96,7 @@ class Controllers:
             "finalize": self._finalize,
             "namespace": self._namespace,
             "crd": self._definition,
+            "crd-status": self._definition_status,
             "role": self._aggregate,
             "quota": self._count_quota,
         }
@@ -374,10 +375,11 @@ class Controllers:
             self._unregister(event.previous, keep=None if event.deleted else event.entry)
         if not event.deleted:
             self._register(event.entry)
+            self._enqueue("crd-status", (crd_rules.STORE, event.entry.key))
 
     def _register(self, entry: Entry) -> None:
         crd = entry.object()
-        if not crd.get("status", {}).get("conditions"):
+        if not crd_rules.is_established(crd):
             return
         for resource in crds.resources(crd):
             self._registry.add(resource)
@@ -393,6 +395,19 @@ class Controllers:
             self._registry.remove(served)
             if not same:
                 self._state.collection(served.store).cut_watchers()
+
+    async def _definition_status(self, where: Where) -> None:
+        """Keep the list of versions in which objects may be stored, and try again for names that were taken."""
+        definitions = self._state.collection(crd_rules.STORE)
+        entry = definitions.entries.get(where[1])
+        if entry is None or definitions.latest(where[1]) is not entry:
+            return
+        crd = entry.object()
+        clashes = [] if crd_rules.is_established(crd) else crd_rules.conflicts(crd, self._registry.all())
+        status = crd_rules.status_of(crd, clashes, now_text())
+        if crd.get("status") != status:
+            crd["status"] = status
+            await self._state.put(definitions, crd, entry)
 
     async def _definition(self, where: Where) -> None:
         """Delete the objects of a CRD that is being deleted, then let it go."""

@@ -7,9 +7,10 @@ import jsonschema_rs
 
 from anyvisor.embedded.apiserver import validation
 from anyvisor.embedded.apiserver.jsonpath import JsonPathError, compile_path
+from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.rules import check_rules
 from anyvisor.embedded.apiserver.status import Cause, invalid_value, required
-from anyvisor.embedded.apiserver.values import as_object, lookup
+from anyvisor.embedded.apiserver.values import as_object, lookup, objects_at
 
 Json = dict[str, Any]
 
@@ -53,6 +54,15 @@ def check(crd: Json, old: Json | None) -> list[Cause]:
         causes.append(invalid_value("spec.versions", "", "must have exactly one version marked as storage version"))
     for index, version in enumerate(versions):
         causes.extend(_check_version(version, f"spec.versions[{index}]"))
+    served = [item for item in versions if item.get("served")]
+    if lookup(spec, ("conversion", "strategy")) == "Webhook" and len(versions) > 1 and served:
+        causes.append(
+            invalid_value(
+                "spec.conversion.strategy",
+                "Webhook",
+                "conversion by webhook is not available in this server; use None, or serve one version",
+            )
+        )
     if old is not None and spec.get("scope") != lookup(old, ("spec", "scope")):
         causes.append(invalid_value("spec.scope", spec.get("scope"), "field is immutable"))
     return causes
@@ -94,26 +104,58 @@ def _structural(schema: Json, path: str, *, root: bool = False) -> list[Cause]:
     return causes
 
 
-def accepted_status(crd: Json, now: str) -> Json:
-    """Return the status of a CRD whose names are accepted and which is served."""
+def conflicts(crd: Json, served: Sequence[Resource]) -> list[Cause]:
+    """Return which names of a CRD other resources of its group have."""
+    names, group = crd["spec"]["names"], crd["spec"]["group"]
+    others = [item for item in served if item.group == group and item.plural != names["plural"]]
+    taken: dict[str, set[str]] = {
+        "plural": {item.singular for item in others},
+        "singular": {name for item in others for name in (item.plural, item.singular)},
+        "kind": {name for item in others for name in (item.kind, item.list_kind)},
+        "listKind": {name for item in others for name in (item.kind, item.list_kind)},
+    }
+    found = [
+        Cause(f"spec.names.{part}", f"{part[0].upper()}{part[1:]}Conflict", f'"{names[part]}" is already in use')
+        for part, used in taken.items()
+        if names.get(part) in used
+    ]
+    short = {name for item in others for name in item.short_names} & set(names.get("shortNames") or ())
+    return [*found, *(Cause("spec.names.shortNames", "ShortNamesConflict", f'"{n}" is already in use') for n in short)]
+
+
+def status_of(crd: Json, clashes: Sequence[Cause], now: str) -> Json:
+    """Return the status of a CRD: served, unless its names belong to others."""
     spec: Json = crd["spec"]
     storage = next(item["name"] for item in spec["versions"] if item.get("storage"))
     before: Json = crd.get("status") or {}
     versions = list(before.get("storedVersions") or ())
     if storage not in versions:
         versions.append(storage)
+    if clashes:
+        accepted = ("False", clashes[0].reason, "; ".join(cause.message for cause in clashes))
+        established = ("False", "NotAccepted", "not all names are accepted")
+    else:
+        accepted = ("True", "NoConflicts", "no conflicts found")
+        established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
     return {
-        "acceptedNames": spec["names"],
+        "acceptedNames": spec["names"] if not clashes else {"plural": "", "kind": ""},
         "storedVersions": versions,
         "conditions": [
-            _condition(before, "NamesAccepted", "NoConflicts", "no conflicts found", now),
-            _condition(before, "Established", "InitialNamesAccepted", "the initial names have been accepted", now),
+            _condition(before, "NamesAccepted", accepted, now),
+            _condition(before, "Established", established, now),
         ],
     }
 
 
-def _condition(before: Json, kind: str, reason: str, message: str, now: str) -> Json:
-    for item in before.get("conditions") or ():
-        if item.get("type") == kind and item.get("status") == "True":
+def is_established(crd: Json) -> bool:
+    """Say whether the resources of a CRD may be served."""
+    conditions = objects_at(crd, "status", "conditions")
+    return any(item.get("type") == "Established" and item.get("status") == "True" for item in conditions)
+
+
+def _condition(before: Json, kind: str, verdict: tuple[str, str, str], now: str) -> Json:
+    status, reason, message = verdict
+    for item in objects_at(before, "conditions"):
+        if item.get("type") == kind and item.get("status") == status:
             return item
-    return {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}

@@ -21,6 +21,7 @@ from anyvisor.embedded.apiserver.builtin import built_in, reviews
 from anyvisor.embedded.apiserver.component_roles import component_roles
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.controllers import Controllers
+from anyvisor.embedded.apiserver.definitions import NamesCheck
 from anyvisor.embedded.apiserver.escalation import EscalationCheck
 from anyvisor.embedded.apiserver.front import Front, Metrics
 from anyvisor.embedded.apiserver.handler import Handler, attributes, verb_of
@@ -75,6 +76,7 @@ class ApiServer:
         self._authorizer = Authorizer(self._state)
         self._webhooks = [Webhooks(self._state, "mutating"), Webhooks(self._state, "validating")]
         plugins = [
+            NamesCheck(self._registry),
             *config.admission,
             LimitRanger(self._state),
             NodeRestriction(),

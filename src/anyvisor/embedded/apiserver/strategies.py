@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyvisor.embedded.apiserver import crd_rules
+from anyvisor.embedded.apiserver.conditions import check_webhooks
 from anyvisor.embedded.apiserver.resource import Strategy
 from anyvisor.embedded.apiserver.status import Cause, forbidden_field, invalid_value, required
 from anyvisor.embedded.apiserver.values import as_object, as_objects, lookup, object_at
@@ -266,7 +267,6 @@ def _definition(obj: Json, old: Json | None) -> None:
         finalizers: list[str] = obj["metadata"].setdefault("finalizers", [])
         if crd_rules.CLEANUP_FINALIZER not in finalizers:
             finalizers.append(crd_rules.CLEANUP_FINALIZER)
-        obj["status"] = crd_rules.accepted_status(obj, obj["metadata"]["creationTimestamp"])
 
 
 def _priority_class(obj: Json, _old: Json | None) -> None:
@@ -274,6 +274,8 @@ def _priority_class(obj: Json, _old: Json | None) -> None:
 
 
 STRATEGIES: Mapping[str, Strategy] = {
+    "validatingwebhookconfigurations": Strategy(validate=check_webhooks),
+    "mutatingwebhookconfigurations": Strategy(validate=check_webhooks),
     "customresourcedefinitions": Strategy(_definition, crd_rules.check),
     "namespaces": Strategy(_namespace),
     "pods": Strategy(_pod, _check_pod, graceful=True),

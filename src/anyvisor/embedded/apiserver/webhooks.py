@@ -15,7 +15,9 @@ import msgspec
 
 from anyvisor.embedded.apiserver import patch as patches
 from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
+from anyvisor.embedded.apiserver.cel import CelError
 from anyvisor.embedded.apiserver.codec import decode_json, encode_json
+from anyvisor.embedded.apiserver.conditions import condition
 from anyvisor.embedded.apiserver.endpoints import UnreachableError, resolve, tls_context
 from anyvisor.embedded.apiserver.escalation import label_terms
 from anyvisor.embedded.apiserver.reviews import user_info
@@ -124,6 +126,8 @@ class Webhooks:
             )
         review = _review(request, obj)
         try:
+            if not _conditions_hold(hook, review["request"]):
+                return ALLOWED
             answer = await self._call(hook, review)
             return _result(hook, review["request"]["uid"], answer, obj)
         except (UnreachableError, aiohttp.ClientError, TimeoutError, msgspec.DecodeError, StatusError) as error:
@@ -173,6 +177,18 @@ class Webhooks:
 
 def _reinvoked(hook: Webhook) -> bool:
     return hook.raw.get("reinvocationPolicy") == "IfNeeded"
+
+
+def _conditions_hold(hook: Webhook, asked: Json) -> bool:
+    """Evaluate `matchConditions`. Raises UnreachableError when one fails, as if the webhook had."""
+    variables = {"object": asked["object"], "oldObject": asked["oldObject"], "request": asked}
+    for item in objects_at(hook.raw, "matchConditions"):
+        try:
+            if not condition(str(item.get("expression"))).holds(variables):
+                return False
+        except CelError as error:
+            raise UnreachableError(f"its match condition {item.get('name')!r} failed: {error}") from error
+    return True
 
 
 def _rule_matches(rule: Json, request: AdmissionRequest) -> bool:
