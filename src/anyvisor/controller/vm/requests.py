@@ -34,9 +34,9 @@ def wants_stop(vm: Json, vmi: Json) -> bool:
 
 
 def add_start(vm: Json) -> None:
-    """Queue a start behind the request at hand; one there is enough, for passes that see their result late."""
+    """Queue a start, unless two wait in a row: passes that see their own result late must not fill the list."""
     waiting = list_at(vm, "status", "stateChangeRequests")
-    if not any(request.get("action") == "Start" for request in waiting[1:]):
+    if [request.get("action") for request in waiting[-2:]] != ["Start", "Start"]:
         vm.setdefault("status", {})["stateChangeRequests"] = [*waiting, {"action": "Start"}]
 
 
