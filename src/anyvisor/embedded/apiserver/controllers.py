@@ -11,15 +11,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from anyvisor.embedded.apiserver import crd_rules, crds
+from anyvisor.embedded.apiserver.deletion import FOREGROUND, ORPHAN
 from anyvisor.embedded.apiserver.escalation import aggregated_rules
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
+from anyvisor.embedded.apiserver.objectmeta import now_text
 from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.quota import QUOTAS, used_in
 from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.state import Entry, Event, Key, State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.values import as_object, lookup, object_at
-from anyvisor.embedded.apiserver.writes import FOREGROUND, ORPHAN, Call, Writer, now_text
+from anyvisor.embedded.apiserver.writes import Call, Writer
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]

@@ -43,7 +43,7 @@ from anyvisor.embedded.apiserver.status import StatusError, unauthorized
 from anyvisor.embedded.apiserver.store import Store
 from anyvisor.embedded.apiserver.tokens import AUDIENCE, Tokens, identity_of, load_key
 from anyvisor.embedded.apiserver.webhooks import Webhooks
-from anyvisor.embedded.apiserver.writes import Call, Writer, now_text, to_stored
+from anyvisor.embedded.apiserver.writes import Call, Writer
 
 Json = dict[str, Any]
 
@@ -248,6 +248,3 @@ class ApiServer:
         metadata: Json = obj["metadata"]
         namespace = metadata.get("namespace", "") if resource.namespaced else ""
         return Call(resource, LOOPBACK, WriteOptions(field_manager="anyvisor"), namespace, metadata["name"])
-
-
-__all__ = ["ApiServer", "now_text", "to_stored"]

@@ -1,13 +1,9 @@
 """Create, update, patch, apply and delete: the rules that hold for every kind."""
 
 import copy
-import os
 import random
-import re
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from anyvisor.embedded.apiserver import apply as ssa
@@ -20,34 +16,25 @@ from anyvisor.embedded.apiserver.admission import (
     refusal,
 )
 from anyvisor.embedded.apiserver.builtin import object_meta
+from anyvisor.embedded.apiserver.deletion import is_finished, mark_deleted
 from anyvisor.embedded.apiserver.fieldset import FieldSet
 from anyvisor.embedded.apiserver.identity import Identity
+from anyvisor.embedded.apiserver.objectmeta import check_metadata, new_uid, now_text, restore_metadata
 from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.rules import broken_rules
 from anyvisor.embedded.apiserver.schema import UNSET
 from anyvisor.embedded.apiserver.state import Collection, Entry, Key, State, encode
-from anyvisor.embedded.apiserver.status import Cause, StatusError, forbidden_field, invalid_value
+from anyvisor.embedded.apiserver.status import Cause, StatusError, invalid_value
 from anyvisor.embedded.apiserver.validation import find_causes, special_causes
-from anyvisor.embedded.apiserver.values import as_list, as_object, object_at
 
 Json = dict[str, Any]
 Change = Callable[[Json], Json]
 """Computes the new object, in the served version, from a private copy of the old one."""
 
 RETRIES = 10
-UID_BYTES = 16
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 MAX_GENERATED_BASE = 58
-FOREGROUND = "foregroundDeletion"
-ORPHAN = "orphan"
-_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-_SUBDOMAIN_TEXT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
 
 
 @dataclass(slots=True)
@@ -75,22 +62,6 @@ class Outcome:
     status: int = 200
     deleted: bool = False
     """The object is gone; `raw` is its last state."""
-
-
-_entropy = bytearray()
-
-
-def new_uid() -> str:
-    """Return a random UUID; randomness is fetched for many at once, since the system call is slow on some hosts."""
-    if len(_entropy) < UID_BYTES:
-        _entropy.extend(os.urandom(UID_BYTES * 256))
-    raw = bytes(_entropy[-UID_BYTES:])
-    del _entropy[-UID_BYTES:]
-    return str(uuid.UUID(bytes=raw, version=4))
-
-
-def now_text() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def ordered(obj: Json) -> Json:
@@ -433,7 +404,7 @@ class Writer:
         if latest is not entry:
             return None
         finished = is_finished(new)
-        if not finished and _same(old, new):
+        if not finished and old == new:
             return Outcome(entry.raw)
         stored = to_stored(resource, new)
         if call.options.dry_run:
@@ -473,7 +444,7 @@ class Writer:
                 new["status"] = old["status"]
             else:
                 new.pop("status", None)
-        _restore_metadata(old["metadata"], new["metadata"])
+        restore_metadata(old["metadata"], new["metadata"])
         return new
 
     def _count_generation(self, call: Call, old: Json, new: Json) -> None:
@@ -526,141 +497,3 @@ class Writer:
                     call.name,
                     f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}",
                 )
-
-
-def mark_deleted(resource: Resource, obj: Json, options: DeleteOptions) -> bool:
-    """Mark an object for deletion, in place; returns whether that changed anything."""
-    metadata: Json = obj["metadata"]
-    before = copy.deepcopy(metadata)
-    present: list[str] = as_list(metadata.get("finalizers"))
-    finalizers = [name for name in present if name not in (FOREGROUND, ORPHAN)]
-    if options.propagation == "Foreground" or (not options.propagation and FOREGROUND in present):
-        finalizers.append(FOREGROUND)
-    elif options.propagation == "Orphan" or (not options.propagation and ORPHAN in present):
-        finalizers.append(ORPHAN)
-    if finalizers:
-        metadata["finalizers"] = finalizers
-    else:
-        metadata.pop("finalizers", None)
-    grace = _grace(resource, obj, options)
-    if "deletionTimestamp" not in metadata:
-        stamp = datetime.now(UTC) + timedelta(seconds=grace)
-        metadata["deletionTimestamp"] = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
-        metadata["deletionGracePeriodSeconds"] = grace
-        if "generation" in metadata:
-            metadata["generation"] += 1
-    elif grace < int(metadata.get("deletionGracePeriodSeconds") or 0):
-        stamp = datetime.now(UTC) + timedelta(seconds=grace)
-        metadata["deletionTimestamp"] = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
-        metadata["deletionGracePeriodSeconds"] = grace
-    if resource.plural == "namespaces" and not resource.group:
-        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-    return metadata != before
-
-
-def _grace(resource: Resource, obj: Json, options: DeleteOptions) -> int:
-    if not resource.strategy.graceful:
-        return 0
-    spec: Json = obj.get("spec") or {}
-    if not spec.get("nodeName") or object_at(obj, "status").get("phase") in ("Succeeded", "Failed"):
-        return 0
-    if options.grace is not None:
-        return options.grace
-    stated = spec.get("terminationGracePeriodSeconds")
-    return int(stated) if isinstance(stated, int) and stated >= 0 else 30
-
-
-def is_finished(obj: Json) -> bool:
-    """Say whether nothing holds a deleted object any more."""
-    metadata: Json = obj["metadata"]
-    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
-        return False
-    if int(metadata.get("deletionGracePeriodSeconds") or 0) > 0:
-        return False
-    is_namespace = obj.get("kind") == "Namespace" and obj.get("apiVersion") == "v1"
-    return not (is_namespace and object_at(obj, "spec").get("finalizers"))
-
-
-_SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
-                 "resourceVersion", "name", "namespace", "generateName")  # fmt: skip
-
-
-def _restore_metadata(old: Json, new: Json) -> None:
-    new.pop("selfLink", None)
-    for name in _SERVER_OWNED:
-        if name in old:
-            new[name] = old[name]
-        else:
-            new.pop(name, None)
-
-
-def _same(old: Json, new: Json) -> bool:
-    return old == new
-
-
-def check_metadata(resource: Resource, metadata: Json, old: Json | None) -> list[Cause]:
-    """Check names, labels, finalizers and owners."""
-    causes: list[Cause] = []
-    name = str(metadata.get("name", ""))
-    if old is None:
-        causes.extend(_check_name(resource, name))
-    causes.extend(_check_labels(metadata.get("labels") or {}))
-    total = sum(len(key) + len(value) for key, value in as_object(metadata.get("annotations")).items())
-    if total > 256 << 10:
-        causes.append(Cause("metadata.annotations", "FieldValueTooLong", "Too long: may not be more than 262144 bytes"))
-    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
-        causes.extend(
-            invalid_value(f"metadata.ownerReferences[{index}].{part}", "", f"{part} must not be empty")
-            for part in ("apiVersion", "kind", "name", "uid")
-            if not owner.get(part)
-        )
-    if old is not None and "deletionTimestamp" in old:
-        added = set(metadata.get("finalizers") or ()) - set(old.get("finalizers") or ())
-        if added:
-            causes.append(
-                forbidden_field(
-                    "metadata.finalizers",
-                    "no new finalizers can be added if the object is being deleted, "
-                    f"found new finalizers {sorted(added)}",
-                )
-            )
-    return causes
-
-
-def _check_name(resource: Resource, name: str) -> list[Cause]:
-    if resource.strategy.path_segment_names:
-        if name in (".", "..") or "/" in name or "%" in name:
-            return [invalid_value("metadata.name", name, "may not be '.' or '..' and may not contain '/' or '%'")]
-        return []
-    if len(name) > 253:
-        return [invalid_value("metadata.name", name, "must be no more than 253 characters")]
-    if resource.plural in ("namespaces", "services") and not resource.group and (len(name) > 63 or "." in name):
-        return [invalid_value("metadata.name", name, "must be no more than 63 characters and must not contain dots")]
-    if not _SUBDOMAIN.fullmatch(name):
-        return [invalid_value("metadata.name", name, _SUBDOMAIN_TEXT)]
-    return []
-
-
-_QUALIFIED = re.compile(rf"({_LABEL}(\.{_LABEL})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-
-
-def _check_labels(labels: Json) -> list[Cause]:
-    causes: list[Cause] = []
-    for key, value in labels.items():
-        if not _QUALIFIED.fullmatch(key):
-            causes.append(
-                invalid_value(
-                    "metadata.labels", key, "a label key is an optional DNS prefix and a name of at most 63 characters"
-                )
-            )
-        if not _LABEL_VALUE.fullmatch(value):
-            causes.append(
-                invalid_value(
-                    "metadata.labels",
-                    value,
-                    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-                    "and must start and end with an alphanumeric character, and have at most 63 characters",
-                )
-            )
-    return causes
