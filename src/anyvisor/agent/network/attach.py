@@ -105,9 +105,10 @@ def _open(interface: Interface, tap: str, adopted: bool, relay: bool) -> _Opened
             taps = namespace.open_tap(tap, interface.queues)
             for descriptor in taps:
                 undo.callback(os.close, descriptor)
-            namespace.run_ip(rules.links(interface, tap, mtu))
             namespace.set_forwarding()
-            namespace.run_nft(rules.translation(interface))
+            namespace.run_tools(
+                (namespace.NFT, rules.translation(interface)), (namespace.IP_BATCH, rules.links(interface, tap, mtu))
+            )
         dhcp = undo.enter_context(namespace.dhcp_socket(tap))
         dns = namespace.dns_sockets(str(interface.gateway)) if relay else None
         undo.pop_all()

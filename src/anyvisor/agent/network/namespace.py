@@ -13,7 +13,7 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -87,30 +87,52 @@ def _enter(netns: int) -> None:
         raise OSError(number, f"the pod's network namespace cannot be entered: {os.strerror(number)}")
 
 
+IP_BATCH: Final = ("ip", "-batch", "-")
+"""Reads commands of `ip`; the first failing one ends it."""
+NFT: Final = ("nft", "-f", "-")
+"""Reads a ruleset; all of it is loaded, or nothing."""
+
+
 def run_ip(batch: str) -> None:
-    """`ip -batch`; the first failing line ends it."""
-    run_tool(["ip", "-batch", "-"], batch)
+    """Run commands of `ip`."""
+    run_tools((IP_BATCH, batch))
 
 
 def run_nft(ruleset: str) -> None:
-    """`nft -f -`: all of it, or nothing."""
-    run_tool(["nft", "-f", "-"], ruleset)
+    """Load a ruleset."""
+    run_tools((NFT, ruleset))
 
 
-def run_tool(command: list[str], text: str = "") -> str:
-    """Run `ip` or `nft` with `text` as its input; returns its output. Raises CommandError."""
+def run_tools(*jobs: tuple[Sequence[str], str]) -> list[str]:
+    """Run tools with their input, all at the same time; their outputs. Raises CommandError for the first that fails."""
     environment = {"PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin", "LC_ALL": "C"}
+    running: list[subprocess.Popen[str]] = []
     try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=COMMAND_SECONDS, env=environment, check=False
-        )
+        for command, _ in jobs:
+            running.append(
+                subprocess.Popen(
+                    command,
+                    text=True,
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                )
+            )
+        outputs = [process.communicate(text, COMMAND_SECONDS) for process, (_, text) in zip(running, jobs, strict=True)]
     except FileNotFoundError as error:
-        raise CommandError(f"{command[0]} is not installed (Debian: apt-get install iproute2 nftables)") from error
+        raise CommandError(f"{error.filename} is not installed (Debian: apt-get install iproute2 nftables)") from error
     except subprocess.TimeoutExpired as error:
-        raise CommandError(f"{command[0]} did not end within {COMMAND_SECONDS:g} s") from error
-    if done.returncode:
-        raise CommandError(f"{command[0]}: {done.stderr.strip()[:1000]}")
-    return done.stdout
+        raise CommandError(f"{error.cmd[0]} did not end within {COMMAND_SECONDS:g} s") from error
+    finally:
+        for process in running:
+            process.kill()
+            with process:  # closes the pipes and waits
+                pass
+    for process, (command, _), (_, errors) in zip(running, jobs, outputs, strict=True):
+        if process.returncode:
+            raise CommandError(f"{command[0]}: {errors.strip()[:1000]}")
+    return [output for output, _ in outputs]
 
 
 def set_forwarding() -> None:

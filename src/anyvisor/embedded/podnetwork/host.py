@@ -9,7 +9,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final
 
-from anyvisor.agent.network.namespace import run_ip, run_tool
+from anyvisor.agent.network.namespace import run_ip, run_tools
 from anyvisor.embedded.podnetwork.plans import BRIDGE, name_prefix
 
 NAMESPACES: Final = Path("/run/netns")
@@ -83,7 +83,8 @@ def uplink_mtu() -> int:
 
 
 def _ip_json(*arguments: str) -> list[dict[str, Any]]:
-    return json.loads(run_tool(["ip", "-4", "-j", *arguments]) or "[]")
+    [output] = run_tools((("ip", "-4", "-j", *arguments), ""))
+    return json.loads(output or "[]")
 
 
 def open_forwarding(bridge: str, noted: Path) -> None:

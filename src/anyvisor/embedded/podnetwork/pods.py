@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from anyvisor.agent.network.namespace import CommandError, run_ip, run_nft, run_tool
+from anyvisor.agent.network.namespace import CommandError, run_ip, run_nft, run_tools
 from anyvisor.embedded.podnetwork import host, plans
 from anyvisor.embedded.podnetwork.books import BookFile, Books, Pod
 from anyvisor.embedded.podnetwork.plans import PodNetworkError
@@ -51,8 +51,8 @@ class BridgedPods:
         await asyncio.to_thread(self._destroy, pod_uid)
 
     async def warm(self) -> None:
-        """Make a spare namespace now, so that the first pod need not wait for one."""
-        await asyncio.to_thread(self._fill)
+        """Make a spare namespace now, so that the first pod need not wait for one; trouble is logged."""
+        await asyncio.to_thread(self._fill_quietly)
 
     async def clean_up(self) -> None:
         """Remove everything of the instance: its pods', the bridge, the translation, what was opened on the host."""
@@ -114,7 +114,7 @@ class BridgedPods:
         """Make a namespace anew, whatever is left of an earlier one by that name."""
         host.remove_namespace(pod.name)
         run_ip(plans.pod_batch(self._instance, pod.name, host.uplink_mtu()))
-        run_tool(["ip", "-n", pod.name, "-batch", "-"], plans.inner_batch(pod.address, network))
+        run_tools((("ip", "-n", pod.name, "-batch", "-"), plans.inner_batch(pod.address, network)))
         return msgspec.structs.replace(pod, ready=True)
 
     def _namespace(self, pod_uid: str) -> int | None:
