@@ -63,6 +63,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
     users, run_dir, state_dir = instance.users, instance.node_run_dir(node), instance.node_dir(node)
     kubelet, agent = _transport(instance, f"kubelet-{node}"), _transport(instance, f"agent-{node}")
     disks = Disks(instance.data_dir / "volumes")
+    networks = pod_networks(instance)
     runner = PodRunner(
         RunnerConfig(
             node=node,
@@ -75,7 +76,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
             first_user=users.first_vm,
             users=users.vm_count,
             separate=users.separate,
-            networks=pod_networks(instance),
+            networks=networks,
         )
     )
     config = AgentConfig(
@@ -96,6 +97,8 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
             EventRecorder(Client(kubelet), PROVISIONER, node) as events,
             asyncio.TaskGroup() as group,
         ):
+            if networks is not None:
+                group.create_task(networks.warm(), name="spare pod network")
             provisioning = group.create_task(Provisioner(Client(kubelet), events, disks).run(), name="provisioner")
             with contextlib.suppress(asyncio.CancelledError):
                 await run_agent(config)
