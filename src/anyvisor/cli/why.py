@@ -122,7 +122,10 @@ def _running(chain: Chain) -> Reason | None:
     if paused is not None and paused.get("status") == "True":
         text = paused.get("message") or paused.get("reason") or "paused"
         return Reason(f"vmi/{chain.name}", _sentence(f"VM {chain.name} is paused", text))
-    return Reason("nothing", f"VM {chain.name} runs on node {(chain.vmi or {})['status'].get('nodeName', '?')}.")
+    status = object_at(chain.vmi or {}, "status")
+    chosen, accelerator = text_at(status, "hypervisor", "class"), text_at(status, "hypervisor", "accelerator")
+    how = f", class {chosen} ({accelerator})" if chosen and accelerator else ""
+    return Reason("nothing", f"VM {chain.name} runs on node {status.get('nodeName', '?')}{how}.")
 
 
 def _conditions(chain: Chain) -> Reason | None:
