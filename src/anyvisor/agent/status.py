@@ -77,7 +77,6 @@ class Observation:
     hypervisor: Json | None = None
     machine_type: str = ""
     interfaces: Sequence[Json] | None = None
-    deleting: bool = False
 
 
 def final_phase(end: hri.MachineState, *, acpi: bool, grace: float) -> str:
@@ -168,27 +167,20 @@ def replaced_condition(present: Sequence[Json], new: Json, now: Time) -> list[Js
 
 
 def _wanted(seen: Observation) -> dict[str, Json | None]:
-    """The conditions that this observation decides; None takes one away."""
+    """The conditions that this observation decides; None takes one away.
+
+    Ready is not among them: the controller mirrors the pod's, and two writers would not come to an end.
+    """
     wanted: dict[str, Json | None] = {}
     problem = seen.problem
     wanted["Synchronized"] = _condition("False", problem.reason, problem.message) if problem else None
-    running = seen.phase == RUNNING
-    if seen.phase in FINAL or (seen.phase and not running):
-        wanted["Ready"] = _condition("False", "GuestNotRunning", "Guest VM is not reported as running")
     if seen.phase in FINAL:
         wanted["Paused"] = None
         wanted["AgentConnected"] = None
     state = seen.state
-    if not running or state is None:
+    if seen.phase != RUNNING or state is None:
         return wanted
-    paused = state.phase == hri.PHASE_PAUSED
-    wanted["Paused"] = _paused(state) if paused else None
-    if seen.deleting:
-        wanted["Ready"] = _condition("False", "PodTerminating", "the machine is shutting down")
-    elif paused:
-        wanted["Ready"] = _condition("False", "GuestNotRunning", "the guest is paused")
-    else:
-        wanted["Ready"] = _condition("True")
+    wanted["Paused"] = _paused(state) if state.phase == hri.PHASE_PAUSED else None
     wanted["AgentConnected"] = _condition("True") if state.guest_agent.connected else None
     emulated = state.accelerator == hri.ACCELERATOR_EMULATION
     wanted["SoftwareEmulation"] = (

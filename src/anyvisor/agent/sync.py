@@ -175,7 +175,7 @@ async def _running(
     pod = context.pod(machine.id, machine.record.pod_uid)
     until = stop.deadline(machine, vmi, pod)
     if vmi is not None:
-        await _show(context, machine, vmi, state, problem, stopping=until is not None)
+        await _show(context, machine, vmi, state, problem)
     if until is not None:
         return await stop.step(context, machine, session, until)
     return LAST_RETRY / 10 if problem is not None else None
@@ -208,8 +208,6 @@ async def _show(
     vmi: Json,
     state: MachineState | None,
     problem: Problem | None,
-    *,
-    stopping: bool,
 ) -> None:
     """Tell the VMI what is known of its machine."""
     record = machine.record
@@ -231,7 +229,6 @@ async def _show(
         hypervisor=hypervisor,
         machine_type=record.machine_type,
         interfaces=machine.interfaces,
-        deleting=stopping,
     )
     shown = await vmi_status.write(context.client, vmi, seen)
     if shown is not None and begun and was != status.RUNNING:

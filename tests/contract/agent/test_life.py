@@ -30,8 +30,7 @@ async def test_a_machine_runs_and_stops_on_request(world: World):
     assert status["hypervisor"]["accelerator"] == "emulation"
     assert status["machine"] == {"type": "test-1"}
     conditions = {c["type"]: c["status"] for c in status["conditions"]}
-    assert conditions["Ready"] == "True"
-    assert "Synchronized" not in conditions
+    assert conditions == {"SoftwareEmulation": "True"}
     machine_id = vmi["metadata"]["uid"]
     assert len(world.starts(machine_id)) == 1
 

@@ -36,7 +36,6 @@ def test_a_machine_that_begins_to_run():
             "phase": "Running",
             "phaseTransitionTimestamps": [{"phase": "Running", "phaseTransitionTimestamp": NOW}],
             "machine": {"type": "q35"},
-            "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None, "lastTransitionTime": NOW}],
         },
     }
 
@@ -54,19 +53,16 @@ def test_conditions_of_others_stay():
 
 
 @pytest.mark.parametrize(
-    ("state", "deleting", "expected"),
+    ("state", "expected"),
     [
-        (RUNNING, False, {"Ready": ("True", "")}),
-        (RUNNING, True, {"Ready": ("False", "PodTerminating")}),
+        (RUNNING, {}),
         (
             hri.MachineState(phase=hri.PHASE_PAUSED, pause_reason=hri.PAUSE_REASON_USER),
-            False,
-            {"Ready": ("False", "GuestNotRunning"), "Paused": ("True", "PausedByUser")},
+            {"Paused": ("True", "PausedByUser")},
         ),
         (
             hri.MachineState(phase=hri.PHASE_PAUSED, pause_reason=hri.PAUSE_REASON_IO_ERROR),
-            False,
-            {"Ready": ("False", "GuestNotRunning"), "Paused": ("True", "PausedIOError")},
+            {"Paused": ("True", "PausedIOError")},
         ),
         (
             hri.MachineState(
@@ -74,14 +70,14 @@ def test_conditions_of_others_stay():
                 accelerator=hri.ACCELERATOR_EMULATION,
                 guest_agent=hri.GuestAgent(connected=True),
             ),
-            False,
-            {"Ready": ("True", ""), "SoftwareEmulation": ("True", "Emulated"), "AgentConnected": ("True", "")},
+            {"SoftwareEmulation": ("True", "Emulated"), "AgentConnected": ("True", "")},
         ),
     ],
 )
-def test_conditions_follow_the_machine(state: hri.MachineState, deleting: bool, expected: dict[str, tuple[str, str]]):
-    after = applied(vmi(), Observation(phase="Running", state=state, deleting=deleting))
-    assert conditions(after) == expected
+def test_conditions_follow_the_machine(state: hri.MachineState, expected: dict[str, tuple[str, str]]):
+    ready = {"type": "Ready", "status": "True"}
+    after = applied(vmi(conditions=[ready]), Observation(phase="Running", state=state))
+    assert conditions(after) == {"Ready": ("True", ""), **expected}, "Ready is the controller's"
 
 
 def test_a_condition_that_no_longer_holds_goes():
@@ -89,13 +85,20 @@ def test_a_condition_that_no_longer_holds_goes():
     after = applied(vmi(), Observation(phase="Running", state=paused, problem=Problem("NotAdopted", "why")))
     assert conditions(after)["Synchronized"] == ("False", "NotAdopted")
     again = applied(after, Observation(phase="Running", state=RUNNING))
-    assert conditions(again) == {"Ready": ("True", "")}
+    assert conditions(again) == {}
 
 
-def test_a_final_machine_is_not_ready():
-    running = applied(vmi(), Observation(phase="Running", state=RUNNING))
+def test_a_condition_that_says_something_else_is_made_anew():
+    one, other = (Observation(problem=Problem(reason, "why")) for reason in ("NotAdopted", "DriverNotReady"))
+    (changed,) = applied(applied(vmi(), one), other)["status"]["conditions"]
+    assert (changed["reason"], changed["lastTransitionTime"]) == ("DriverNotReady", NOW)
+
+
+def test_a_final_machine_is_neither_paused_nor_connected():
+    paused = hri.MachineState(phase=hri.PHASE_PAUSED, guest_agent=hri.GuestAgent(connected=True))
+    running = applied(vmi(), Observation(phase="Running", state=paused))
     ended = applied(running, Observation(phase="Succeeded"))
-    assert conditions(ended) == {"Ready": ("False", "GuestNotRunning")}
+    assert conditions(ended) == {}
     assert [t["phase"] for t in ended["status"]["phaseTransitionTimestamps"]] == ["Running", "Succeeded"]
 
 
