@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyvisor.drivers.cloud_hypervisor import readback
@@ -79,6 +79,7 @@ JUNK = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["config", "device_tree", "state"]), JUNK))
 def test_nothing_is_trusted(info: dict[str, Any]) -> None:
     readback.devices(info)

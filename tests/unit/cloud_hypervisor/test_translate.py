@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyvisor.drivers.cloud_hypervisor.rest import MAX_REQUEST_BODY
@@ -304,6 +304,7 @@ def test_largest_machine_can_be_told() -> None:
         translate(machine, HOST)
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.just(""), st.integers(slots.FIRST, slots.LAST).map(slots.address)), max_size=slots.COUNT))
 def test_every_device_has_a_slot_of_its_own(asked: list[str]) -> None:
     wanted = [(f"d{index}", address) for index, address in enumerate(asked)]

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from anyvisor.drivers.cloud_hypervisor import readback
@@ -166,7 +166,7 @@ def _slot(info: Mapping[str, Any], device_id: str, asked: str, kind: str) -> int
     return slot
 
 
-async def _plug(session: Session, path: str, config: Mapping[str, Any], descriptors: list[int] | tuple[()]) -> None:
+async def _plug(session: Session, path: str, config: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     session.removal(str(config["id"])).clear()
     answer = await session.call(path, config, descriptors=descriptors)
     address = answer.get("bdf")

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,7 @@ from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareReque
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
 from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest, OpenStreamResponse
-from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, Endpoint
+from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, END_REASON_INTERNAL_ERROR, PHASE_CRASHED, Endpoint
 
 RECHECK_SECONDS: Final = 60.0
 """Nothing tells when the VMM is installed or upgraded, or /dev/kvm appears."""
@@ -123,7 +123,7 @@ class CloudHypervisorDriver(Driver):
         with contextlib.ExitStack() as stack:
             handles = [handle for handle in translation.driver_handles if handle not in (CONTROL, EVENTS)]
             taken = {handle: _take(call.descriptors, handle, stack) for handle in handles}
-            await overlays.prepare(translation.overlays, taken.__getitem__)
+            await _prepare_overlays(machine, translation, taken)
             session = Session(machine, planned.remembered.memory_max)
             machine.session = session
             connection = call.descriptors.take_socket(CONTROL)
@@ -212,6 +212,16 @@ def _take(descriptors: Descriptors, handle: str, stack: contextlib.ExitStack) ->
     descriptor = descriptors.take(handle)
     stack.callback(os.close, descriptor)
     return descriptor
+
+
+async def _prepare_overlays(machine: MachineContext, translation: Translation, taken: Mapping[str, int]) -> None:
+    try:
+        await overlays.prepare(translation.overlays, taken.__getitem__)
+    except HriError as error:
+        with machine.change() as state:
+            state.phase, state.end_reason = PHASE_CRASHED, END_REASON_INTERNAL_ERROR
+            state.message = error.message
+        raise
 
 
 def _session(machine: MachineContext) -> Session:

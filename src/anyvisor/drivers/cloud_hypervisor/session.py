@@ -267,7 +267,7 @@ class Session:
     def _take(self, info: Mapping[str, Any]) -> None:
         """Bring the machine's state up to what the VMM says now."""
         told = str(info.get("state", states.MISSING))
-        restarts = told == states.CREATED and self._starting_over
+        restarts = told == states.CREATED and (self._starting_over or self.intent.reboot)
         if not restarts:
             view = states.of_vmm_state(told, self.intent)
             before = self._view()
