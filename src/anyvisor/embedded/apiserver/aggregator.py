@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote
 
 import aiohttp
-import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
@@ -196,7 +195,7 @@ class Aggregator:
                 raise UnreachableError(f"{path} answered {response.status}")
             self._resources[name] = _resources(as_object(decode_json(body)))
             await self._report(name, True, "Passed", "all checks passed")
-        except (UnreachableError, aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+        except (UnreachableError, aiohttp.ClientError, OSError, ValueError) as error:
             self._resources.pop(name, None)
             await self._report(name, False, "FailedDiscoveryCheck", f"failing or missing response: {error}")
 

@@ -139,7 +139,8 @@ class Controllers:
             for entry in list(collection.range(None)):
                 event = entry.object()
                 if last_seen(event) < oldest and collection.latest(entry.key) is entry:
-                    await self._state.remove(collection, event, entry)
+                    with suppress(StatusError):
+                        await self._state.remove(collection, event, entry)
 
     async def _attempt(self, item: tuple[str, Where]) -> bool:
         step, where = item
@@ -149,6 +150,9 @@ class Controllers:
             if error.code not in (404, 409):
                 log.warning("%s of %s %s: %s; will try again", step, where[0], where[1], error.message)
             return error.code == 404
+        except Exception:
+            log.exception("%s of %s %s failed; will try again", step, where[0], where[1])
+            return False
         return True
 
     def _again(self, items: list[tuple[str, Where]]) -> None:

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from anyvisor.embedded.apiserver import backup, bootstrap, crd_rules
 from anyvisor.embedded.apiserver.actions import Actions
+from anyvisor.embedded.apiserver.admission import AdmissionPlugin
 from anyvisor.embedded.apiserver.aggregator import Aggregator
 from anyvisor.embedded.apiserver.builtin import built_in, reviews
 from anyvisor.embedded.apiserver.component_roles import component_roles
@@ -63,52 +64,12 @@ class ApiServer:
         self._running: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        config = self._config
-        store = Store(config.database)
+        store = Store(self._config.database)
         store.open()
-        self._store = store
-        self._state = State(store)
-        self._registry = Registry()
-        for resource in [*built_in(), *reviews()]:
-            self._registry.add(resource)
-            if resource.selectable and resource.store:
-                self._state.register_fields(resource.store, resource.read_fields)
-        self._authorizer = Authorizer(self._state)
-        self._webhooks = [Webhooks(self._state, "mutating"), Webhooks(self._state, "validating")]
-        plugins = [
-            NamesCheck(self._registry),
-            *config.admission,
-            LimitRanger(self._state),
-            NodeRestriction(),
-            EscalationCheck(self._authorizer),
-            *self._webhooks,
-            QuotaCheck(self._state, self._registry.stored),
-        ]
-        self._writer = Writer(self._state, plugins)
-        self._controllers = Controllers(self._state, self._registry, self._writer)
+        key = load_key(self._config.database.with_name("signing.key"))
+        self._assemble(store, key)
         self._state.load()
         self._controllers.load()
-        self._tokens = Tokens(load_key(config.database.with_name("signing.key")))
-        key = load_key(config.database.with_name("signing.key"))
-        reader = Reader(self._state, hmac.digest(key, b"continue", hashlib.sha256))
-        objects = Objects(self._state, reader, self._writer)
-        actions = Actions(self._state, self._writer, self._tokens, config.pod_log, config.evict)
-        review = Reviews(self._authorizer, self.lookup_token)
-        metrics = Metrics()
-        self._aggregator = Aggregator(self._state, config.front_proxy)
-        self._handler = Handler(
-            config,
-            self._registry,
-            self._authorizer,
-            objects,
-            actions,
-            review,
-            self._aggregator,
-            metrics.text,
-            partial(may_read, self._state),
-        )
-        self._front = Front(config, self._handler.handle, metrics)
-        self._shell = Shell(self._front.handle, self._upgrade, self.lookup_token)
         self._state.start()
         self._tasks = asyncio.TaskGroup()
         await self._tasks.__aenter__()
@@ -121,6 +82,46 @@ class ApiServer:
         await self._install()
         self._handler.ready = True
         return self
+
+    def _assemble(self, store: Store, key: bytes) -> None:
+        config = self._config
+        self._state = State(store)
+        self._registry = Registry()
+        for resource in [*built_in(), *reviews()]:
+            self._registry.add(resource)
+            if resource.selectable and resource.store:
+                self._state.register_fields(resource.store, resource.read_fields)
+        self._authorizer = Authorizer(self._state)
+        self._webhooks = [Webhooks(self._state, "mutating"), Webhooks(self._state, "validating")]
+        self._writer = Writer(self._state, self._plugins())
+        self._controllers = Controllers(self._state, self._registry, self._writer)
+        self._tokens = Tokens(key)
+        self._aggregator = Aggregator(self._state, config.front_proxy)
+        metrics = Metrics()
+        self._handler = Handler(
+            config,
+            self._registry,
+            self._authorizer,
+            Objects(self._state, Reader(self._state, hmac.digest(key, b"continue", hashlib.sha256)), self._writer),
+            Actions(self._state, self._writer, self._tokens, config.pod_log, config.evict),
+            Reviews(self._authorizer, self.lookup_token),
+            self._aggregator,
+            metrics.text,
+            partial(may_read, self._state),
+        )
+        self._front = Front(config, self._handler.handle, metrics)
+        self._shell = Shell(self._front.handle, self._upgrade, self.lookup_token)
+
+    def _plugins(self) -> list[AdmissionPlugin]:
+        return [
+            NamesCheck(self._registry),
+            *self._config.admission,
+            LimitRanger(self._state),
+            NodeRestriction(),
+            EscalationCheck(self._authorizer),
+            *self._webhooks,
+            QuotaCheck(self._state, self._registry.stored),
+        ]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

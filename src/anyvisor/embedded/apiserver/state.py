@@ -5,6 +5,7 @@ object; once it is on disk it becomes visible to readers and watchers, in order 
 """
 
 import asyncio
+import logging
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from anyvisor.embedded.apiserver.selectors import EVERYTHING, Selector
 from anyvisor.embedded.apiserver.status import StatusError, expired, unavailable
 from anyvisor.embedded.apiserver.store import Compaction, Row, Store
 
+log = logging.getLogger(__name__)
 Json = dict[str, Any]
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped resources) and name."""
@@ -405,13 +407,19 @@ class State:
             collection.apply(event)
             self.visible = rv
             collection.notify(event)
-            for listener in self._listeners:
-                listener(collection.resource, event)
+            self._tell(collection.resource, event)
             if not flight.future.done():
                 flight.future.set_result(event.entry)
             if len(collection.garbage) >= COMPACT_ROWS:
                 self._store.compact(Compaction(collection.resource, collection.floor, collection.garbage))
                 collection.garbage = []
+
+    def _tell(self, resource: str, event: Event) -> None:
+        for listener in self._listeners:
+            try:
+                listener(resource, event)
+            except Exception:
+                log.exception("a listener failed on %s %s", resource, event.entry.key)
 
     def _fail_all(self, failure: BaseException) -> None:
         """Take back every write in flight: later ones may build on the one that the disk refused."""
