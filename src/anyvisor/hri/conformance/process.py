@@ -24,6 +24,11 @@ class DriverProcess:
         self._hri = hri_socket
         self._process: asyncio.subprocess.Process | None = None
 
+    @property
+    def pid(self) -> int:
+        """The driver's process; 0 before the first start."""
+        return self._process.pid if self._process is not None else 0
+
     async def start(self) -> None:
         """Run the command and wait until the socket accepts."""
         self._process = await asyncio.create_subprocess_exec(
