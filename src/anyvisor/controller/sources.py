@@ -1,5 +1,6 @@
 """The caches that the controllers look into, and how one finds an object in them."""
 
+import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -35,7 +36,16 @@ from anyvisor.kube.resources import (
 )
 from anyvisor.kube.store import IndexFunction
 
+log = logging.getLogger(__name__)
+
 QUOTAS = Resource("", "v1", "resourcequotas", namespaced=True, kind="ResourceQuota")
+ATTACHMENTS = Resource(
+    "k8s.cni.cncf.io",
+    "v1",
+    "network-attachment-definitions",
+    namespaced=True,
+    kind="NetworkAttachmentDefinition",
+)
 NODE_LEASES = "kube-node-lease"
 OWNER = "owner"
 CLAIM = "claim"
@@ -158,6 +168,7 @@ class Sources:
     migrations: Informer | None
     data_volumes: Informer | None
     quotas: Informer | None
+    attachments: Informer | None
 
     def all(self) -> Sequence[Informer]:
         """Every cache that there is."""
@@ -193,6 +204,9 @@ async def _served(client: Client, resource: Resource) -> bool:
         await client.list(resource, limit=1)
     except errors.NotFound:
         return False
+    except errors.Forbidden as cause:
+        log.warning("%s are left out of account: %s", resource.plural, cause)
+        return False
     return True
 
 
@@ -225,6 +239,7 @@ async def open_sources(client: Client) -> AsyncGenerator[Sources]:
             migrations=await optional(MIGRATIONS),
             data_volumes=await optional(DATA_VOLUMES),
             quotas=await optional(QUOTAS),
+            attachments=await optional(ATTACHMENTS),
         )
         for informer in sources.all():
             await informer.synced.wait()

@@ -15,6 +15,7 @@ from anyvisor.api.meta import Json, controller_of, is_deleting, list_at, name, n
 from anyvisor.controller import words
 from anyvisor.controller.outcome import Change, Outcome, Write
 from anyvisor.controller.planned import Fleet, plan_instance
+from anyvisor.controller.podspec.networks import attachment_names
 from anyvisor.controller.settling import changes_of, held_back, settle
 from anyvisor.controller.sources import CLAIM, OWNER, STATE_OF, Sources, configuration, get, index, key_of, owner_key
 from anyvisor.controller.vm.data_volumes import claim_name
@@ -60,6 +61,8 @@ class VmiController:
         sources.vms.on_change(self._machine_changed)
         for informer in (sources.classes, sources.drivers, sources.hypervisor_nodes, sources.configurations):
             informer.on_change(self._offer_changed)
+        if sources.attachments is not None:
+            sources.attachments.on_change(self._offer_changed)
         for optional in (sources.data_volumes, sources.migrations):
             if optional is not None:
                 optional.on_change(self._claim_changed)
@@ -101,7 +104,7 @@ class VmiController:
             self._queue.add(key_of(old))
 
     def _offer_changed(self, _old: CachedObject | None, _new: CachedObject | None) -> None:
-        """A class, driver, node or configuration that changed may allow what was refused before."""
+        """A class, driver, node, configuration or network that changed may allow what was refused before."""
         for instance in self._sources.vmis.values():
             vmi = instance.json()
             refused = any(one.get("type") == words.SYNCHRONIZED for one in list_at(vmi, "status", "conditions"))
@@ -158,6 +161,7 @@ class VmiController:
             nodes=[one.json() for one in sources.nodes.values()] if needed(vmi) else (),
             namespace_labels=self._namespace_labels(space),
             quotas=self._quotas(space),
+            attachments=self._attachments(vmi),
             settings=configuration(sources),
             launcher_image=self._image(vmi),
             vsock_id=lambda: self._vsock_id(vmi),
@@ -201,6 +205,12 @@ class VmiController:
     def _quotas(self, space: str) -> list[Json]:
         found = self._sources.quotas.values() if self._sources.quotas is not None else ()
         return [one.json() for one in found if one.meta.namespace == space]
+
+    def _attachments(self, vmi: Json) -> dict[str, Json]:
+        """The definitions of the networks that the instance names, by `namespace/name`."""
+        wanted = attachment_names(namespace(vmi), list_at(vmi, "spec", "networks"))
+        found = {one: get(self._sources.attachments, *one.split("/", 1)) for one in wanted}
+        return {one: definition for one, definition in found.items() if definition is not None}
 
     def _image(self, vmi: Json) -> str:
         """The image that the instance's driver ships now."""

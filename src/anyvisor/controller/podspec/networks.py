@@ -103,20 +103,23 @@ class UnknownAttachmentError(Exception):
 def device_resources(namespace: str, networks: Sequence[Json], definitions: Mapping[str, Json]) -> dict[str, int]:
     """How many of which device the networks' definitions stand for; raises UnknownAttachmentError."""
     found: dict[str, int] = {}
-    for network in networks:
-        if "multus" not in network:
-            continue
-        space, name = _attachment(namespace, text_at(network, "multus", "networkName"))
-        definition = definitions.get(f"{space}/{name}")
+    for wanted in attachment_names(namespace, networks):
+        definition = definitions.get(wanted)
         if definition is None:
             raise UnknownAttachmentError(
-                f"network {network.get('name')!r} names NetworkAttachmentDefinition {space}/{name}, "
-                "which does not exist"
+                f"spec.networks names NetworkAttachmentDefinition {wanted}, which does not exist; create it, or "
+                "correct the network's networkName"
             )
         resource = annotations(definition).get("k8s.v1.cni.cncf.io/resourceName", "")
         if resource:
             found[resource] = found.get(resource, 0) + 1
     return found
+
+
+def attachment_names(namespace: str, networks: Sequence[Json]) -> list[str]:
+    """The NetworkAttachmentDefinitions that networks name, as `namespace/name`; one for each network."""
+    named = (text_at(one, "multus", "networkName") for one in networks if "multus" in one)
+    return ["/".join(_attachment(namespace, reference)) for reference in named]
 
 
 def _attachment(namespace: str, reference: str) -> tuple[str, str]:

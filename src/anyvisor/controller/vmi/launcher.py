@@ -75,6 +75,7 @@ def _rendered(run: VmiPass, launch: Launch, *, temporary: bool) -> Json | None:
         tenancy=Tenancy(run.world.namespace_labels, run.world.quotas),
         attempt=TEMPORARY_ATTEMPT if temporary else 0,
         temporary=temporary,
+        attachments=run.world.attachments,
     )
     try:
         pod = render(run.vmi, launch, context)

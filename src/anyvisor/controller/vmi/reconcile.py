@@ -101,7 +101,8 @@ def _update_status(run: VmiPass, pod: Json | None) -> None:
     phases.advance(run, pod, volumes)
     _set_eviction_requested(run)
     if run.phase not in NODE_PHASES:
-        phases.is_synchronized(run)
+        if not run.final:  # then the agent says there how the guest ended
+            phases.is_synchronized(run)
         _note_transition(run)
 
 

@@ -43,6 +43,8 @@ class VmiWorld:
     nodes: Sequence[Json] = ()
     namespace_labels: Mapping[str, str] = field(default_factory=dict[str, str])
     quotas: Sequence[Json] = ()
+    attachments: Mapping[str, Json] = field(default_factory=nothing)
+    """NetworkAttachmentDefinitions by `namespace/name`, as far as the instance names them."""
     settings: Settings = field(default_factory=Settings)
     launcher_image: str = ""
     """The image that a launcher of this instance would have if it were made now; empty = unknown."""

@@ -1,0 +1,40 @@
+"""What attached networks ask of the pod."""
+
+from typing import Any
+
+import pytest
+
+from anyvisor.controller.podspec.networks import UnknownAttachmentError, attachment_names, device_resources, hashed
+
+Json = dict[str, Any]
+RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+
+
+def multus(name: str, network: str) -> Json:
+    return {"name": name, "multus": {"networkName": network}}
+
+
+def definition(resource: str = "") -> Json:
+    return {"metadata": {"annotations": {RESOURCE: resource} if resource else {}}}
+
+
+NETWORKS = [{"name": "default", "pod": {}}, multus("a", "blue"), multus("b", "other/blue"), multus("c", "blue")]
+
+
+def test_definitions_are_named_with_their_namespace() -> None:
+    assert attachment_names("d", NETWORKS) == ["d/blue", "other/blue", "d/blue"]
+
+
+def test_devices_are_counted_per_network() -> None:
+    known = {"d/blue": definition("vendor/nic"), "other/blue": definition()}
+    assert device_resources("d", NETWORKS, known) == {"vendor/nic": 2}
+
+
+def test_a_definition_that_does_not_exist_is_named() -> None:
+    with pytest.raises(UnknownAttachmentError, match="other/blue"):
+        device_resources("d", NETWORKS, {"d/blue": definition()})
+
+
+def test_pod_interfaces_fit_the_kernel_and_depend_on_the_network_alone() -> None:
+    assert hashed("blue") == hashed("blue") != hashed("red")
+    assert len(hashed("a network of a very long name")) < 15
