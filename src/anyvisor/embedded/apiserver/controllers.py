@@ -11,24 +11,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from anyvisor.embedded.apiserver import crd_rules, crds
-from anyvisor.embedded.apiserver.deletion import FOREGROUND, ORPHAN
 from anyvisor.embedded.apiserver.escalation import aggregated_rules
+from anyvisor.embedded.apiserver.garbage import GarbageCollector, Where, call_as
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.apiserver.objectmeta import now_text
-from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
+from anyvisor.embedded.apiserver.params import DeleteOptions
 from anyvisor.embedded.apiserver.quota import QUOTAS, used_in
 from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.state import Entry, Event, Key, State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.values import as_object, lookup, object_at
-from anyvisor.embedded.apiserver.writes import Call, Writer
+from anyvisor.embedded.apiserver.writes import Writer
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
-Where = tuple[str, Key]
-"""A store and a key in it."""
 
-GC_IDENTITY = Identity("system:serviceaccount:kube-system:generic-garbage-collector", (MASTERS,))
 NAMESPACE_IDENTITY = Identity("system:serviceaccount:kube-system:namespace-controller", (MASTERS,))
 ROLE_IDENTITY = Identity("system:serviceaccount:kube-system:clusterrole-aggregation-controller", (MASTERS,))
 CLUSTER_ROLES = "rbac.authorization.k8s.io/clusterroles"
@@ -53,34 +50,6 @@ def last_seen(event: Json) -> datetime:
     return datetime.now(UTC)
 
 
-class Graph:
-    """Who owns whom, by uid; kept up to date by each visible change."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, Where] = {}
-        self.dependents: dict[str, set[Where]] = {}
-
-    def update(self, resource: str, entry: Entry, previous: Entry | None, *, deleted: bool) -> None:
-        where = (resource, entry.key)
-        before = previous.owners if previous is not None else ()
-        for uid in before:
-            if deleted or uid not in entry.owners:
-                self._drop(uid, where)
-        if deleted:
-            self.objects.pop(entry.uid, None)
-            return
-        self.objects[entry.uid] = where
-        for uid in entry.owners:
-            self.dependents.setdefault(uid, set()).add(where)
-
-    def _drop(self, uid: str, where: Where) -> None:
-        found = self.dependents.get(uid)
-        if found is not None:
-            found.discard(where)
-            if not found:
-                del self.dependents[uid]
-
-
 class Controllers:
     """One task that works through what changes have made due."""
 
@@ -88,14 +57,15 @@ class Controllers:
         self._state = state
         self._registry = registry
         self._writer = writer
-        self._graph = Graph()
+        self._garbage = GarbageCollector(state, registry, writer)
+        self._graph = self._garbage.graph
         self._due: dict[tuple[str, Where], None] = {}
         self._wake = asyncio.Event()
         self._loaded = False
         self._steps: dict[str, Callable[[Where], Awaitable[None]]] = {
-            "orphaned": self._collect,
-            "owner-gone": self._collect_dependents,
-            "finalize": self._finalize,
+            "orphaned": self._garbage.collect,
+            "owner-gone": self._garbage.collect_dependents,
+            "finalize": self._garbage.finalize,
             "namespace": self._namespace,
             "crd": self._definition,
             "crd-status": self._definition_status,
@@ -217,7 +187,7 @@ class Controllers:
     async def _aggregate(self, where: Where) -> None:
         """Bring the rules of an aggregated role up to date."""
         entry = self._state.collection(where[0]).entries.get(where[1])
-        resource = self._resource(where[0])
+        resource = self._garbage.resource(where[0])
         if entry is None or resource is None:
             return
         rules = aggregated_rules(self._state, entry.object())
@@ -228,7 +198,7 @@ class Controllers:
             role["rules"] = rules
             return role
 
-        await self._writer.update(self._call(resource, where[1], ROLE_IDENTITY), change)
+        await self._writer.update(call_as(ROLE_IDENTITY, resource, where[1]), change)
 
     def _quota_due(self, resource: str, namespace: str) -> None:
         quotas = self._state.collection(QUOTAS)
@@ -249,95 +219,6 @@ class Controllers:
         if quota.get("status") != status:
             quota["status"] = status
             await self._state.put(collection, quota, entry)
-
-    # -- garbage collection ---------------------------------------------------------------------------------
-
-    def _resource(self, store: str) -> Resource | None:
-        return self._registry.stores().get(store)
-
-    def _call(self, resource: Resource, key: Key, identity: Identity) -> Call:
-        return Call(resource, identity, WriteOptions(field_manager=identity.user.rpartition(":")[2]), *key)
-
-    async def _collect_dependents(self, where: Where) -> None:
-        uid = where[0]
-        for dependent in list(self._graph.dependents.get(uid, ())):
-            await self._collect(dependent)
-
-    async def _collect(self, where: Where) -> None:
-        """Delete an object whose owners are all gone; forget single owners that are gone."""
-        entry = self._state.collection(where[0]).entries.get(where[1])
-        resource = self._resource(where[0])
-        if entry is None or resource is None or entry.deleting:
-            return
-        owners: list[Json] = entry.object()["metadata"].get("ownerReferences") or []
-        gone = [owner["uid"] for owner in owners if self._is_gone(owner, where[1][0])]
-        if not gone:
-            return
-        call = self._call(resource, where[1], GC_IDENTITY)
-        if len(gone) == len(owners):
-            await self._writer.delete(call, DeleteOptions(propagation="Background", uid=entry.uid))
-        else:
-            await self._writer.update(call, _without_owners(set(gone)))
-
-    def _is_gone(self, owner: Json, namespace: str) -> bool:
-        group, _, version = str(owner.get("apiVersion", "")).rpartition("/")
-        resource = self._registry.find_kind(group, version, owner["kind"])
-        if resource is None:
-            resource = self._registry.kind_in_group(group, owner["kind"])
-        if resource is None:
-            return False
-        key = (namespace if resource.namespaced else "", owner["name"])
-        entry = self._state.collection(resource.store).latest(key)
-        return entry is None or entry.uid != owner["uid"]
-
-    async def _finalize(self, where: Where) -> None:
-        """Carry out the `foregroundDeletion` and `orphan` finalizers of one object."""
-        entry = self._state.collection(where[0]).entries.get(where[1])
-        resource = self._resource(where[0])
-        if entry is None or resource is None:
-            return
-        finalizers: list[str] = entry.object()["metadata"].get("finalizers") or []
-        if ORPHAN in finalizers:
-            for dependent in list(self._graph.dependents.get(entry.uid, ())):
-                await self._release(dependent, entry.uid)
-            await self._remove_finalizer(resource, entry.key, ORPHAN)
-        elif FOREGROUND in finalizers and not await self._blocked(entry):
-            await self._remove_finalizer(resource, entry.key, FOREGROUND)
-
-    async def _blocked(self, owner: Entry) -> bool:
-        blocked = False
-        for where in list(self._graph.dependents.get(owner.uid, ())):
-            entry = self._state.collection(where[0]).entries.get(where[1])
-            resource = self._resource(where[0])
-            if entry is None or resource is None:
-                continue
-            owners: list[Json] = entry.object()["metadata"].get("ownerReferences") or []
-            if any(item["uid"] == owner.uid and item.get("blockOwnerDeletion") for item in owners):
-                blocked = True
-            if not entry.deleting and all(self._leaves(item, owner, where[1][0]) for item in owners):
-                policy = "Foreground" if entry.uid in self._graph.dependents else "Background"
-                call = self._call(resource, entry.key, GC_IDENTITY)
-                await self._writer.delete(call, DeleteOptions(propagation=policy, uid=entry.uid))
-        return blocked
-
-    def _leaves(self, reference: Json, owner: Entry, namespace: str) -> bool:
-        return reference["uid"] == owner.uid or self._is_gone(reference, namespace)
-
-    async def _release(self, where: Where, uid: str) -> None:
-        resource = self._resource(where[0])
-        if resource is not None:
-            await self._writer.update(self._call(resource, where[1], GC_IDENTITY), _without_owners({uid}))
-
-    async def _remove_finalizer(self, resource: Resource, key: Key, name: str) -> None:
-        def change(obj: Json) -> Json:
-            kept = [item for item in obj["metadata"].get("finalizers") or () if item != name]
-            if kept:
-                obj["metadata"]["finalizers"] = kept
-            else:
-                obj["metadata"].pop("finalizers", None)
-            return obj
-
-        await self._writer.update(self._call(resource, key, GC_IDENTITY), change)
 
     # -- namespaces -----------------------------------------------------------------------------------------
 
@@ -368,7 +249,7 @@ class Controllers:
 
     async def _delete_quietly(self, resource: Resource, key: Key) -> None:
         try:
-            call = self._call(resource, key, NAMESPACE_IDENTITY)
+            call = call_as(NAMESPACE_IDENTITY, resource, key)
             await self._writer.delete(call, DeleteOptions(propagation="Background"))
         except StatusError as error:
             if error.code != 404:
@@ -426,7 +307,7 @@ class Controllers:
         if crd_rules.CLEANUP_FINALIZER not in finalizers:
             return
         store = f"{crd['spec']['group']}/{crd['spec']['names']['plural']}"
-        resource = self._resource(store)
+        resource = self._garbage.resource(store)
         left = list(self._state.collection(store).range(None))
         if left and resource is not None:
             for item in left:
@@ -436,19 +317,7 @@ class Controllers:
             return
         definition = self._registry.find(crd_rules.GROUP, "v1", crd_rules.PLURAL)
         assert definition is not None
-        await self._remove_finalizer(definition, entry.key, crd_rules.CLEANUP_FINALIZER)
+        await self._garbage.remove_finalizer(definition, entry.key, crd_rules.CLEANUP_FINALIZER)
 
     def _again_later(self, item: tuple[str, Where]) -> None:
         asyncio.get_running_loop().call_later(0.05, self._again, [item])
-
-
-def _without_owners(gone: set[str]) -> Callable[[Json], Json]:
-    def change(obj: Json) -> Json:
-        kept = [item for item in obj["metadata"].get("ownerReferences") or () if item["uid"] not in gone]
-        if kept:
-            obj["metadata"]["ownerReferences"] = kept
-        else:
-            obj["metadata"].pop("ownerReferences", None)
-        return obj
-
-    return change
