@@ -18,7 +18,12 @@ def definition(resource: str = "") -> Json:
     return {"metadata": {"annotations": {RESOURCE: resource} if resource else {}}}
 
 
-NETWORKS = [{"name": "default", "pod": {}}, multus("a", "blue"), multus("b", "other/blue"), multus("c", "blue")]
+NETWORKS: list[Json] = [
+    {"name": "default", "pod": {}},
+    multus("a", "blue"),
+    multus("b", "other/blue"),
+    multus("c", "blue"),
+]
 
 
 def test_definitions_are_named_with_their_namespace() -> None:
