@@ -22,6 +22,7 @@ from anyvisor.embedded.aggregation import GatewayRoutes, PodLogs
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.embedded.drivers import DriverPackage, load
+from anyvisor.embedded.eviction import Evictions
 from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.scheduler.service import Scheduler
 from anyvisor.embedded.world import ServerWorld
@@ -49,6 +50,7 @@ async def _serve(
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     world, aggregated, agents = ServerWorld(), GatewayRoutes(), Agents()
+    evictions = Evictions(world)
     config = ServerConfig(
         database=directory / "objects.sqlite",
         crds=crds(),
@@ -60,9 +62,11 @@ async def _serve(
         ],
         aggregated=aggregated.all(),
         pod_log=PodLogs(world, agents).read,
+        evict=evictions.ask,
     )
     async with agents, ApiServer(config) as server, asyncio.TaskGroup() as group:
         world.server = server
+        evictions.client = Client(server.inprocess(identities.CONTROLLER))
         await bootstrap.install(Client(server.inprocess(bootstrap.IDENTITY)), packages)
         await server.serve(listener, context)
         with contextlib.suppress(OSError):  # nobody waits after a restart

@@ -13,10 +13,12 @@ from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.embedded.drivers import load
+from anyvisor.embedded.eviction import Evictions
 from anyvisor.embedded.world import ServerWorld
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import ApiError, Forbidden, Invalid
 from anyvisor.kube.resources import CLASSES, DRIVERS, PODS, VMIS, VMS
+from anyvisor.kube.transport import Request
 
 ADMIN = Identity("admin", ("system:masters",)).with_authenticated()
 
@@ -24,6 +26,7 @@ ADMIN = Identity("admin", ("system:masters",)).with_authenticated()
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     world = ServerWorld()
+    evictions = Evictions(world)
     config = ServerConfig(
         database=tmp_path / "control" / "objects.sqlite",
         crds=crds(),
@@ -33,9 +36,11 @@ async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
             VirtualizationRules(world, "validating"),
             LauncherPodsOnly(),
         ],
+        evict=evictions.ask,
     )
     async with ApiServer(config) as made:
         world.server = made
+        evictions.client = Client(made.inprocess(identities.CONTROLLER))
         await bootstrap.install(Client(made.inprocess(bootstrap.IDENTITY)), [load("qemu")])
         yield made
 
@@ -86,7 +91,7 @@ async def test_what_no_driver_states_is_refused_at_its_field(client: Client) -> 
 
 
 async def test_what_is_not_served_yet_says_so(client: Client) -> None:
-    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    volumes = [{"name": "v", "dataVolume": {"name": "c"}}]
     disks = {"devices": {"disks": [{"name": "v", "disk": {"bus": "virtio"}}]}}
     error = await refusal(client, vm(volumes=volumes, domain=disks))
     assert "not served yet" in str(error)
@@ -137,3 +142,40 @@ async def test_a_users_spec_of_a_running_machine_is_not_his_to_change(client: Cl
     made["spec"]["domain"]["memory"]["guest"] = "128Mi"
     with pytest.raises(ApiError, match="not changed directly"):
         await client.update(VMIS, made)
+
+
+async def launched(server: ApiServer, strategy: str) -> None:
+    """A VMI that runs on a node, with its launcher pod."""
+    own = Client(server.inprocess(identities.CONTROLLER))
+    machine: dict[str, Any] = {**vm()["spec"]["template"]["spec"], "evictionStrategy": strategy}
+    vmi = {**vm(), "kind": "VirtualMachineInstance", "spec": machine}
+    made = await own.create(VMIS, vmi)
+    await own.patch(VMIS, "a", "default", {"status": {**made.get("status", {}), "nodeName": "node-1"}})
+    labels, notes = {"kubevirt.io": "virt-launcher"}, {"kubevirt.io/domain": "a"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default", "labels": labels, "annotations": notes},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "compute", "image": "x"}]},
+    }
+    await own.create(PODS, pod)
+
+
+async def evict(server: ApiServer) -> int:
+    body = b'{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": "default"}}'
+    path = "/api/v1/namespaces/default/pods/p/eviction"
+    request = Request("POST", path, headers={"content-type": "application/json"}, body=body)
+    return (await server.inprocess(ADMIN).send(request)).status
+
+
+async def test_an_eviction_asks_for_an_evacuation(server: ApiServer, client: Client) -> None:
+    await launched(server, "External")
+    assert await evict(server) == 429
+    vmi = await client.get(VMIS, "a", "default")
+    assert vmi["status"]["evacuationNodeName"] == "node-1"
+    assert await evict(server) == 429
+
+
+async def test_a_machine_without_a_strategy_is_evicted(server: ApiServer) -> None:
+    await launched(server, "None")
+    assert await evict(server) == 201
