@@ -14,6 +14,7 @@ from anyvisor.controller.podspec.probes import probe
 from anyvisor.controller.podspec.resources import Tenancy, compute_resources
 from anyvisor.controller.settings import Settings
 from anyvisor.controller.vmi.owner import vmi_reference
+from anyvisor.controller.vmi.state_claim import is_needed as state_claim_needed
 
 SHIM: Final = ("python3", "-I", "-S", "/opt/shim.pyc")
 DEFAULT_GRACE: Final = 30
@@ -61,6 +62,8 @@ def render(vmi: Json, launch: Launch, context: PodContext) -> Json:
     """The launcher pod; raises RenderError."""
     vmi = {**vmi, "spec": launch.substitute(object_at(vmi, "spec"))}
     _check(vmi, context.settings)
+    if state_claim_needed(vmi) and not context.state_claim:
+        raise RenderError("the claim that keeps firmware and TPM state does not exist yet")
     try:
         found = volumes.pod_volumes(
             vmi, context.claims, context.state_claim, context.settings, launch.shared_memory_bytes

@@ -56,7 +56,7 @@ def compute_resources(vmi: Json, launch: Launch, settings: Settings, tenancy: Te
         _overhead(resources, launch, requests, limits)
     if tenancy.limits("memory") and "memory" not in asked_limits:
         derived[1]["memory"] = requests["memory"] * _limits_ratio(tenancy)
-    counted = _counted_devices(vmi)
+    counted = _counted_devices(vmi, settings)
     counted |= {key: Quantity.of(count) for key, count in tenancy.network_devices.items()}
     limits |= _device_limits(vmi, launch)
     found: Json = {
@@ -225,7 +225,7 @@ def _device_limits(vmi: Json, launch: Launch) -> Amounts:
     return found
 
 
-def _counted_devices(vmi: Json) -> Amounts:
+def _counted_devices(vmi: Json, settings: Settings) -> Amounts:
     """Devices that are asked for one by one, with requests equal to limits."""
     devices = object_at(vmi, "spec", "domain", "devices")
     names = [
@@ -240,6 +240,8 @@ def _counted_devices(vmi: Json) -> Amounts:
         names.append(f"{DEVICE}sev")
     if "tdx" in kinds:
         names.append(f"{DEVICE}tdx")
+    if settings.gate("IOMMUFD"):
+        names.append(f"{DEVICE}iommufd")
     if any("reservation" in object_at(disk, "lun") for disk in list_at(devices, "disks")):
         names.append(f"{DEVICE}pr-helper")
     return {name: Quantity.of(names.count(name), Format.DECIMAL_SI) for name in names}
@@ -250,8 +252,8 @@ def _claims(vmi: Json, settings: Settings) -> list[Json]:
     devices = object_at(vmi, "spec", "domain", "devices")
     networks = [object_at(one, "resourceClaim") for one in list_at(vmi, "spec", "networks")]
     gated = {
-        "GPUsWithDRA": list_at(devices, "gpus"),
-        "HostDevicesWithDRA": list_at(devices, "hostDevices"),
+        "GPUsWithDRA": [one for one in list_at(devices, "gpus") if not one.get("deviceName")],
+        "HostDevicesWithDRA": [one for one in list_at(devices, "hostDevices") if not one.get("deviceName")],
         "NetworkDevicesWithDRA": networks,
     }
     return [
