@@ -207,12 +207,12 @@ def _source(fields: tuple[str, ...], spec: Spec, defaulted: Mapping[str, str]) -
     """
     source = "the API's default"
     for field_ in fields:
-        given = default_source(field_, defaulted)
-        if given is None:
-            if not predicates_absent(spec, field_):
-                return None
-        else:
+        value = value_at(spec, field_)
+        given = default_source(field_, defaulted) or _filled(field_, value, defaulted)
+        if given:
             source = given
+        elif value is not None:
+            return None
     return source
 
 
@@ -232,9 +232,16 @@ def _parent(path: str) -> str:
     return path.rpartition(".")[0]
 
 
-def predicates_absent(spec: Spec, path: str) -> bool:
-    """Whether nothing stands at a concrete path."""
-    return value_at(spec, path) is None
+def _filled(path: str, value: Any, defaulted: Mapping[str, str]) -> str:
+    """What gave all that is below a place; empty when the user wrote any of it, or there is nothing."""
+    if is_map(value):
+        inner = [(f"{path}.{name}", one) for name, one in value.items() if one is not None]
+    elif is_list(value):
+        inner = [(f"{path}[{index}]", one) for index, one in enumerate(value)]
+    else:
+        return ""
+    sources = [defaulted.get(at) or _filled(at, one, defaulted) for at, one in inner]
+    return sources[0] if sources and all(sources) else ""
 
 
 _TOKEN: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")

@@ -140,6 +140,18 @@ def soft(spec: dict[str, Any], defaulted: dict[str, str]) -> dict[str, bool]:
             True,
         ),
         ({"domain": {"cpu": {"sockets": 2}}}, {"domain.cpu.sockets": "x"}, "cpu.count", True),
+        (
+            {"domain": {"features": {"acpi": {"enabled": True}}}},
+            {"domain.features.acpi.enabled": "x"},
+            "feature.acpi",
+            True,
+        ),
+        ({"domain": {"features": {"acpi": {}}}}, {"domain.features.acpi.enabled": "x"}, "feature.acpi", False),
+        (
+            {"domain": {"devices": {"inputs": [{"name": "a", "bus": "usb"}]}}},
+            {"domain.devices.inputs[0].bus": "x", "domain.devices.inputs[0].name": "x"},
+            *("input.tablet", True),
+        ),
     ],
 )
 def test_a_need_is_soft_when_nobody_wrote_it(
