@@ -116,7 +116,7 @@ def _add(found: PodVolumes, volume: Json, claims: Mapping[str, Json]) -> None:
     elif "sysprep" in volume:
         _add_sysprep(found, name, object_at(volume, "sysprep"))
     elif "downwardMetrics" in volume:
-        found.volumes.append({"name": name, "emptyDir": {"sizeLimit": SMALL}})
+        found.mount(name, {"emptyDir": {"medium": "Memory", "sizeLimit": SMALL}})
     else:
         _add_configuration(found, name, volume)
 
@@ -175,12 +175,15 @@ def _kept(source: Json, *keys: str) -> Json:
 
 
 def _add_credentials(found: PodVolumes, vmi: Json) -> None:
+    secrets: dict[str, None] = {}
     for credential in list_at(vmi, "spec", "accessCredentials"):
         secret = text_at(credential, "sshPublicKey", "source", "secret", "secretName") or text_at(
             credential, "userPassword", "source", "secret", "secretName"
         )
         if secret:
-            found.mount(f"{secret}-access-cred", {"secret": {"secretName": secret}}, read_only=True)
+            secrets[secret] = None
+    for secret in secrets:
+        found.mount(f"{secret}-access-cred", {"secret": {"secretName": secret}}, read_only=True)
 
 
 def _network_info() -> Json:
