@@ -16,6 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The VM and its namespace."""
     parser.add_argument("vm", metavar="VM", help="name of the VM (NAME or vm/NAME)")
     parser.add_argument("-n", "--namespace", default="default", help="its namespace (default: default)")
+    parser.add_argument("--defaults", action="store_true", help="list the values that nobody wrote, with their source")
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="output format")
 
 
@@ -41,7 +42,10 @@ class Reason:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 0 when it runs, 1 when not."""
-    chain = _collect(connect(), arguments.namespace, split_name(arguments.vm))
+    api = connect()
+    chain = _collect(api, arguments.namespace, split_name(arguments.vm))
+    if arguments.defaults:
+        return _print_defaults(api, chain)
     reason = explain(chain)
     if arguments.output == "json":
         import json
@@ -50,6 +54,19 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(reason.sentence)
     return 0 if reason.at == "nothing" else 1
+
+
+def _print_defaults(api: Api, chain: Chain) -> int:
+    import platform
+
+    from anyvisor.cli.defaults import defaults
+    from anyvisor.cli.tables import show
+
+    template = object_at(chain.vm, "spec", "template") if chain.vm is not None else chain.vmi or {}
+    settings = api.call("GET", "/apis/kubevirt.io/v1/kubevirts")["items"]
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    show(("FIELD", "VALUE", "SOURCE"), defaults(template, settings[0] if settings else {}, architecture))
+    return 0
 
 
 def _collect(api: Api, namespace: str, name: str) -> Chain:

@@ -16,7 +16,7 @@ from anyvisor.embedded import system
 log = logging.getLogger(__name__)
 
 
-def become(uid: int, paths: Sequence[Path] = ()) -> None:
+def become(uid: int, paths: Sequence[Path] = (), groups: Sequence[int] = ()) -> None:
     """Be `uid` for good, with Python and `paths` within reach. Nothing changes when we are that user already."""
     if os.geteuid() == uid:
         return
@@ -25,7 +25,7 @@ def become(uid: int, paths: Sequence[Path] = ()) -> None:
         _reveal(needed)
     except OSError as error:
         log.warning("no mount namespace of our own (%s): these must be reachable for everybody: %s", error, needed)
-    system.become(uid, uid)
+    system.become(uid, uid, groups)
     system.forbid_new_privileges()
 
 

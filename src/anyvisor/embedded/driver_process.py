@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from anyvisor.embedded import confine
+from anyvisor.embedded import confine, system
 from anyvisor.embedded.drivers import load
 from anyvisor.embedded.instance import Instance
 from anyvisor.hri.kit.driver import Driver
@@ -61,7 +61,7 @@ def run(instance: Instance, node: str, name: str, sockets: DriverSockets) -> Non
     state = instance.node_dir(node) / "drivers" / name
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chown(state, user, user)
-    confine.become(user, [state])
+    confine.become(user, [state], system.device_groups())
     uvloop.run(_serve(package.driver(state), sockets))
 
 

@@ -3,6 +3,8 @@
 import ctypes
 import os
 import signal
+import stat
+from collections.abc import Sequence
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -68,10 +70,20 @@ def forbid_new_privileges() -> None:
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
 
 
-def become(uid: int, gid: int) -> None:
+def device_groups(device: str = "/dev/kvm") -> list[int]:
+    """The group that may use the device that virtualizes, where it is not everybody's; else none."""
+    try:
+        status = os.stat(device)
+    except OSError:
+        return []
+    shared = stat.S_IRGRP | stat.S_IWGRP
+    return [status.st_gid] if status.st_mode & shared == shared and status.st_gid != 0 else []
+
+
+def become(uid: int, gid: int, groups: Sequence[int] = ()) -> None:
     """Drop to an unprivileged user for good; a no-op when it is already ours."""
     if os.geteuid() == uid:
         return
-    os.setgroups([])
+    os.setgroups(list(groups))
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)

@@ -309,7 +309,7 @@ def _run_launcher(
         os.closerange(3, 65_536)
         os.umask(0o077)
         _set_limits()
-        system.become(uid, gid)
+        system.become(uid, gid, system.device_groups())
         system.forbid_new_privileges()
         os.environ.clear()
         system.set_name("av-launcher")
