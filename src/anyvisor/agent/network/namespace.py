@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from anyvisor.agent.network.dhcp import SERVER_PORT
+
 T = TypeVar("T")
 
 _CLONE_NEWNET: Final = 0x40000000
@@ -25,6 +27,7 @@ _TUNSETIFF: Final = 0x400454CA
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR, _IFF_MULTI_QUEUE = 0x0002, 0x1000, 0x4000, 0x0100
 _SIOCGIFMTU: Final = 0x8921
 _IFREQ: Final = struct.Struct("16sH22x")
+DNS_PORT: Final = 53
 COMMAND_SECONDS: Final = 20.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -170,7 +173,7 @@ def dhcp_socket(interface: str) -> socket.socket:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
-        opened.bind(("0.0.0.0", 67))
+        opened.bind(("0.0.0.0", SERVER_PORT))
     except BaseException:
         opened.close()
         raise
@@ -184,7 +187,7 @@ def dns_sockets(address: str) -> tuple[socket.socket, socket.socket]:
     try:
         for each in (udp, tcp):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            each.bind((address, 53))
+            each.bind((address, DNS_PORT))
         tcp.listen(16)
     except BaseException:
         udp.close()

@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from anyvisor.drivers.qemu import probe_guest
-from anyvisor.drivers.qemu.qmp import Event, QmpClient
+from anyvisor.drivers.qemu.qmp import Event, QmpClient, QmpRefused
+from anyvisor.drivers.qemu.translate.displays import DEVICES
 from anyvisor.hri.errors import HriError
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Accelerator
 
@@ -24,7 +25,7 @@ BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 PROBE_SECONDS: Final = 20.0
 GUEST_SECONDS: Final = 10.0
 """The probe guest needs a tenth of a second where it runs at all."""
-FORM: Final = 1
+FORM: Final = 2
 """Raised whenever the facts or the ways to find them change."""
 
 
@@ -36,6 +37,8 @@ class Facts(msgspec.Struct, frozen=True):
     profiles: tuple[str, ...] = ()
     default_profile: str = ""
     cpu_models: tuple[str, ...] = ()
+    displays: tuple[str, ...] = ()
+    """QEMU's devices for graphics cards."""
     kvm_opens: bool = False
     kvm_runs: bool = False
     kvm_message: str = ""
@@ -145,14 +148,25 @@ async def _ask(emulator: str) -> Facts:
         version = await client.greet()
         machines: list[dict[str, Any]] = await client.execute("query-machines")
         models: list[dict[str, Any]] = await client.execute("query-cpu-definitions")
+        displays = [name for name in DEVICES if await _has_device(client, name)]
     return Facts(
         emulator,
         version=version,
         profiles=tuple(sorted(each["name"] for each in machines if "q35" in each["name"])),
         default_profile=next((each["name"] for each in machines if each.get("alias") == "q35"), ""),
         cpu_models=tuple(sorted(each["name"] for each in models)),
+        displays=tuple(displays),
         installed=True,
     )
+
+
+async def _has_device(client: QmpClient, name: str) -> bool:
+    """Whether the binary has a device; asking for its properties loads it, where it is packed apart."""
+    try:
+        await client.execute("device-list-properties", {"typename": name})
+    except QmpRefused:
+        return False
+    return True
 
 
 def _open_kvm() -> tuple[bool, str]:

@@ -17,9 +17,18 @@ from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineConte
 from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareResponse, StopRequest
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
-from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest, OpenStreamResponse
+from anyvisor.hri.v1.stream_pb2 import (
+    STREAM_KIND_CONSOLE,
+    STREAM_KIND_DISPLAY,
+    OpenStreamRequest,
+    OpenStreamResponse,
+)
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Endpoint
 
+_STREAMS: Final = {
+    STREAM_KIND_CONSOLE: (Endpoint.PURPOSE_CONSOLE, "console"),
+    STREAM_KIND_DISPLAY: (Endpoint.PURPOSE_DISPLAY, "display"),
+}
 RECHECK_SECONDS: Final = 60.0
 """Nothing tells when QEMU is installed or upgraded, or /dev/kvm appears."""
 
@@ -163,18 +172,19 @@ class QemuDriver(Driver):
         self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors
     ) -> OpenStreamResponse:
         """Streams are endpoints of the machine: say which."""
-        if request.kind != STREAM_KIND_CONSOLE:
-            raise NotImplementedByDriver("only console streams are served; ask for a console")
+        if request.kind not in _STREAMS:
+            raise NotImplementedByDriver("only consoles and displays are served; ask for one of them")
+        purpose, word = _STREAMS[request.kind]
         for endpoint in machine.state.endpoints:
             fits = request.device_id in ("", endpoint.device_id)
-            if endpoint.purpose == Endpoint.PURPOSE_CONSOLE and fits:
+            if endpoint.purpose == purpose and fits:
                 return OpenStreamResponse(
                     stream_id=endpoint.id,
                     endpoint_id=endpoint.id,
                     protocol=endpoint.protocol,
                     protocol_version=endpoint.protocol_version,
                 )
-        raise MachineNotFound(f"machine {machine.id!r} has no console {request.device_id!r}")
+        raise MachineNotFound(f"machine {machine.id!r} has no {word} {request.device_id!r}")
 
 
 def _session(machine: MachineContext) -> Session:
@@ -191,6 +201,7 @@ def _host(found: Facts) -> Host:
         accelerators=found.accelerators,
         reasons={ACCELERATOR_KVM: found.kvm_message},
         cpu_models=frozenset(found.cpu_models),
+        displays=frozenset(found.displays),
     )
 
 

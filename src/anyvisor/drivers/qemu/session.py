@@ -18,9 +18,6 @@ from anyvisor.hri.v1.types_pb2 import (
     PAUSE_REASON_USER,
     PHASE_CRASHED,
     PHASE_PAUSED,
-    PHASE_RUNNING,
-    PHASE_STARTING,
-    PHASE_STOPPING,
     Thread,
 )
 
@@ -254,11 +251,6 @@ class Session:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-
-    @property
-    def runs(self) -> bool:
-        """Whether the guest is neither down nor unknown."""
-        return self._machine.phase in (PHASE_STARTING, PHASE_RUNNING, PHASE_PAUSED, PHASE_STOPPING)
 
 
 def _failed_start() -> View:

@@ -15,11 +15,17 @@ _FUNCTIONS: Final = 8
 _ADDRESS: Final = re.compile(r"(?:0000:)?([0-9a-f]{2}):00\.0")
 
 SLOTS: Final[Mapping[str, int]] = {
+    "display": 0x01,
+    "usb": 0x02,
     "serial": 0x03,
     "scsi": 0x04,
+    "input": 0x05,
     "balloon": 0x06,
     "rng": 0x07,
     "panic": 0x08,
+    "display1": 0x09,
+    "display2": 0x0A,
+    "display3": 0x0B,
 }
 """Slots of the root bus by purpose. Never changed: a guest's operating system remembers them."""
 

@@ -1,4 +1,4 @@
-"""Consoles and the small devices: guest agent port, balloon, random numbers, panic."""
+"""Consoles and the small devices: guest agent port, balloon, random numbers, panic, tablet."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -71,6 +71,8 @@ def add_devices(draft: Draft, devices: Sequence[Device]) -> None:
                 if device.panic.model not in ("", "pvpanic"):
                     draft.refuse("VALUE_NOT_IN_SET", f"{path}.panic.model", "use pvpanic", have="pvpanic")
                 draft.device(f"device-{device.id}", "pvpanic-pci", addresses.fixed("panic"))
+            case "input":
+                _add_tablet(draft, device, path)
             case "guest_agent_port":
                 _add_agent_port(draft)
             case other:
@@ -83,6 +85,23 @@ def _add_balloon(draft: Draft, device: Device) -> None:
         "free-page-reporting": device.balloon.free_page_reporting,
     }
     draft.device(f"device-{device.id}", "virtio-balloon-pci-non-transitional", addresses.fixed("balloon"), properties)
+
+
+def _add_tablet(draft: Draft, device: Device, path: str) -> None:
+    """A pointer with absolute coordinates; USB costs a controller, and the guest polls it."""
+    name = f"device-{device.id}"
+    if device.input.type != "tablet":
+        draft.refuse("VALUE_NOT_IN_SET", f"{path}.input.type", "use tablet", have="tablet", want=device.input.type[:40])
+    match device.input.bus:
+        case "virtio":
+            draft.device(name, "virtio-tablet-pci", addresses.fixed("input"))
+        case "" | "usb":
+            draft.device("usb", "qemu-xhci", addresses.fixed("usb"))
+            draft.device(name, "usb-tablet", {"bus": "usb.0", "port": "1"})
+        case other:
+            draft.refuse(
+                "VALUE_NOT_IN_SET", f"{path}.input.bus", "use usb or virtio", have="usb, virtio", want=other[:40]
+            )
 
 
 def _add_agent_port(draft: Draft) -> None:

@@ -35,6 +35,8 @@ class Draft:
     """What was changed or will not be as asked, without being an error."""
     refusals: list[Finding] = field(default_factory=list[Finding])
     """What cannot be honoured: all of it, so that the user sees it at once."""
+    working_directory: bool = False
+    """Whether QEMU makes sockets in the launcher's directory."""
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
     _sets: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -90,6 +92,14 @@ class Draft:
         endpoint.socket = Endpoint.SOCKET_STREAM
         self.endpoints.append(endpoint)
         return number
+
+    def served(self, endpoint: Endpoint, path: str) -> str:
+        """Announce an endpoint that QEMU binds by itself, in the launcher's directory; returns its path there."""
+        endpoint.vmm_path = path
+        endpoint.socket = Endpoint.SOCKET_STREAM
+        self.endpoints.append(endpoint)
+        self.working_directory = True
+        return path
 
     def refuse(self, code: str, field_path: str, message: str, *, have: str = "", want: str = "") -> None:
         """Note something that cannot be honoured, and go on to find the rest."""

@@ -21,3 +21,5 @@ class Host:
     """Why an accelerator is not among them."""
     cpu_models: frozenset[str] = frozenset()
     """Named models that this binary knows."""
+    displays: frozenset[str] = frozenset()
+    """QEMU's devices for graphics cards that this binary has."""

@@ -8,6 +8,7 @@ from typing import Final
 from anyvisor.drivers.qemu.translate import addresses, platform
 from anyvisor.drivers.qemu.translate.devices import add_consoles, add_devices
 from anyvisor.drivers.qemu.translate.disks import add_disks, is_virtio
+from anyvisor.drivers.qemu.translate.displays import add_displays
 from anyvisor.drivers.qemu.translate.draft import Draft
 from anyvisor.drivers.qemu.translate.host import Host
 from anyvisor.drivers.qemu.translate.nics import add_nics
@@ -39,7 +40,8 @@ HONOURED: Final = frozenset(
         *("nics.tap", "nics.user", "nics.link_down"),
         *("consoles.id", "consoles.kind", "consoles.log_handle", "consoles.closed"),
         *("devices.id", "devices.balloon.free_page_reporting", "devices.balloon", "devices.rng", "devices.panic"),
-        *("devices.guest_agent_port",),
+        *("devices.guest_agent_port", "devices.input.type", "devices.input.bus"),
+        *("displays.id", "displays.model", "displays.heads"),
         *("clock.utc_offset_seconds", "clock.timers.name", "clock.timers.present"),
         *("lifecycle",),
         *("features.acpi", "features.apic", "features.smm", "features.hidden_hypervisor"),
@@ -78,13 +80,19 @@ def translate(machine: Machine, host: Host) -> Translation:
     add_consoles(draft, machine.consoles)
     add_nics(draft, machine.nics, buses, boot)
     add_disks(draft, machine.disks, buses, boot)
+    add_displays(draft, machine.displays, host)
     add_devices(draft, machine.devices)
     if draft.refusals:
         first, more = draft.refusals[0], len(draft.refusals) - 1
         raise Refused(
             f"{first.field}: {first.message}" + (f" (and {more} more)" if more else ""), findings=draft.refusals
         )
-    launch = LaunchPlan(mode=LaunchPlan.MODE_EXEC, argv=[host.emulator, *draft.argv], descriptors=draft.slots)
+    launch = LaunchPlan(
+        mode=LaunchPlan.MODE_EXEC,
+        argv=[host.emulator, *draft.argv],
+        descriptors=draft.slots,
+        working_directory=draft.working_directory,
+    )
     launch.limits.add(name="nofile", soft=NOFILE, hard=NOFILE)
     return Translation(launch, draft.endpoints, draft.devices, draft.findings, accelerator, profile)
 
@@ -94,6 +102,7 @@ def _check_ids(machine: Machine) -> None:
         *(disk.id for disk in machine.disks),
         *(nic.id for nic in machine.nics),
         *(console.id for console in machine.consoles),
+        *(display.id for display in machine.displays),
         *(device.id for device in machine.devices),
     ]
     for device_id in ids:

@@ -200,10 +200,11 @@ def uses_qboot(machine: Machine, buses: Mapping[str, int]) -> bool:
     """Whether qboot, which starts a given kernel in half of SeaBIOS's time, is good enough for this machine.
 
     It numbers the buses behind several root ports the other way round, which would rename the guest's disks and NICs,
-    and it hangs on an e1000 (seen with QEMU 7.2). `buses` is the bus of each device behind a root port.
+    and it hangs on an e1000 (seen with QEMU 7.2). It starts no graphics card, whose screen would stay dark until a
+    driver of the guest's own does. `buses` is the bus of each device behind a root port.
     """
     plain = all(nic.model in (Nic.MODEL_UNSPECIFIED, Nic.MODEL_VIRTIO) for nic in machine.nics)
-    wanted = machine.parameters.get("kernelFirmware", "auto") == "auto"
+    wanted = machine.parameters.get("kernelFirmware", "auto") == "auto" and not machine.displays
     return wanted and boots_kernel(machine) and plain and max(buses.values(), default=0) <= 1
 
 
