@@ -19,7 +19,7 @@ NOT_COPIED: Final = ("kubectl.kubernetes.io", words.STORAGE_VERSION, words.LATES
 
 def hostname(vmi: Json) -> str:
     """The guest's host name: as given, else the instance's name up to its first dot."""
-    return text_at(vmi, "spec", "hostname") or name(vmi).split(".")[0][:LABEL_MAX]
+    return text_at(vmi, "spec", "hostname") or name(vmi).split(".")[0][:LABEL_MAX].rstrip("-")
 
 
 def pod_labels(vmi: Json) -> dict[str, str]:
@@ -73,7 +73,7 @@ def _network_annotations(vmi: Json, settings: Settings) -> dict[str, str]:
     own = networks.primary(list_at(vmi, "spec", "networks"))
     if own is not None and "multus" in own:
         found[words.DEFAULT_NETWORK] = text_at(own, "multus", "networkName")
-    if any("masquerade" in one for one in interfaces):
+    if any("masquerade" in one for one in list_at(vmi, "spec", "domain", "devices", "interfaces")):
         found["traffic.sidecar.istio.io/kubevirtInterfaces"] = BRIDGE
         found["istio.io/reroute-virtual-interfaces"] = BRIDGE
     return found
