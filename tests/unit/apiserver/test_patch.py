@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyvisor.embedded.apiserver.builtin import kind_node
+from anyvisor.embedded.apiserver.builtin_types import kind_node
 from anyvisor.embedded.apiserver.patch import PatchError, json_patch, merge_patch, strategic_merge
 from anyvisor.embedded.apiserver.status import StatusError
 

@@ -42,7 +42,9 @@ def read_body(body: bytes, kind: str) -> Any:
             raise bad_request(f"cannot read the protobuf body: {error}") from error
     else:
         raise unsupported_media(kind, (JSON, YAML, PROTOBUF))
-    if _deeper_than(value, MAX_DEPTH):
+    is_json = body.lstrip()[:1] in (b"{", b"[")
+    flat = is_json and body.count(b"{") + body.count(b"[") <= MAX_DEPTH
+    if not flat and _deeper_than(value, MAX_DEPTH):
         raise bad_request(f"the body is nested deeper than {MAX_DEPTH} levels")
     return value
 

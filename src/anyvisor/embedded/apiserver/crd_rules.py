@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-import jsonschema_rs
-
-from anyvisor.embedded.apiserver import validation
+from anyvisor.embedded.apiserver.compiled import compiled
 from anyvisor.embedded.apiserver.jsonpath import JsonPathError, compile_path
 from anyvisor.embedded.apiserver.resource import Resource
-from anyvisor.embedded.apiserver.rules import check_rules
 from anyvisor.embedded.apiserver.status import Cause, invalid_value, required
-from anyvisor.embedded.apiserver.values import as_object, lookup, objects_at
+from anyvisor.embedded.apiserver.values import lookup, objects_at
 
 Json = dict[str, Any]
 
@@ -72,35 +69,14 @@ def _check_version(version: Json, path: str) -> list[Cause]:
     schema = lookup(version, ("schema", "openAPIV3Schema"))
     if not isinstance(schema, dict):
         return [required(f"{path}.schema.openAPIV3Schema", "schemas are required")]
-    causes = _structural(cast("Json", schema), f"{path}.schema.openAPIV3Schema", root=True)
-    causes.extend(check_rules(cast("Json", schema), f"{path}.schema.openAPIV3Schema"))
-    try:
-        if not causes:
-            validation.fast_check(cast("Json", schema))
-    except (jsonschema_rs.ValidationError, ValueError) as error:
-        causes.append(invalid_value(f"{path}.schema.openAPIV3Schema", "", str(error).splitlines()[0]))
+    mistakes = compiled(cast("Json", schema)).mistakes
+    causes = [Cause(f"{path}.{cause.field}", cause.reason, cause.message) for cause in mistakes]
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         try:
             compile_path(str(column.get("jsonPath", "")))
         except JsonPathError as error:
             where = f"{path}.additionalPrinterColumns[{index}].jsonPath"
             causes.append(invalid_value(where, column.get("jsonPath"), str(error)))
-    return causes
-
-
-def _structural(schema: Json, path: str, *, root: bool = False) -> list[Cause]:
-    causes: list[Cause] = []
-    free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
-    if root and schema.get("type") != "object":
-        causes.append(invalid_value(f"{path}.type", schema.get("type", ""), "must be object at the root"))
-    elif not schema.get("type") and not free:
-        causes.append(required(f"{path}.type", "must not be empty for specified object fields"))
-    for name, child in as_object(schema.get("properties")).items():
-        causes.extend(_structural(child, f"{path}.properties[{name}]"))
-    for name in ("items", "additionalProperties"):
-        child = schema.get(name)
-        if isinstance(child, dict):
-            causes.extend(_structural(cast("Json", child), f"{path}.{name}"))
     return causes
 
 

@@ -1,16 +1,14 @@
 """CustomResourceDefinitions as served resources."""
 
-import copy
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from anyvisor.embedded.apiserver import validation
-from anyvisor.embedded.apiserver.builtin import metadata_check, object_meta
+from anyvisor.embedded.apiserver.builtin_types import metadata_check
 from anyvisor.embedded.apiserver.columns import AGE, NAME
+from anyvisor.embedded.apiserver.compiled import compiled
 from anyvisor.embedded.apiserver.jsonpath import compile_path
 from anyvisor.embedded.apiserver.resource import Column, Resource, Scale
-from anyvisor.embedded.apiserver.schema import Node, compile_schema
 from anyvisor.embedded.apiserver.values import lookup
 
 Json = dict[str, Any]
@@ -26,6 +24,7 @@ def resources(crd: Json) -> list[Resource]:
 def _resource(spec: Json, version: Json, storage: str) -> Resource:
     names, group = spec["names"], spec["group"]
     schema: Json = lookup(version, ("schema", "openAPIV3Schema")) or {}
+    made = compiled(schema)
     subresources: Json = version.get("subresources") or {}
     return Resource(
         group,
@@ -39,8 +38,8 @@ def _resource(spec: Json, version: Json, storage: str) -> Resource:
         categories=tuple(names.get("categories") or ()),
         store=f"{group}/{names['plural']}",
         stored_version=f"{group}/{storage}",
-        schema=_node(schema),
-        openapi=_public_schema(schema),
+        schema=made.node,
+        openapi=made.public,
         columns=_columns(version.get("additionalPrinterColumns")),
         has_status="status" in subresources,
         scale=_scale(subresources.get("scale")),
@@ -50,7 +49,7 @@ def _resource(spec: Json, version: Json, storage: str) -> Resource:
             if (path := item.get("jsonPath", ""))
         },
         custom=True,
-        check=validation.fast_check(schema),
+        check=made.check,
         has_types=metadata_check(),
         warning=_deprecation(version, group, names["kind"]),
     )
@@ -60,24 +59,6 @@ def _deprecation(version: Json, group: str, kind: str) -> str:
     if not version.get("deprecated"):
         return ""
     return version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"
-
-
-def _node(schema: Json) -> Node:
-    node = compile_schema(schema)
-    node.props["apiVersion"] = Node(type="string")
-    node.props["kind"] = Node(type="string")
-    node.props["metadata"] = object_meta()
-    return node
-
-
-def _public_schema(schema: Json) -> Json:
-    result = copy.copy(schema)
-    result["properties"] = {
-        **(schema.get("properties") or {}),
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-    }
-    return result
 
 
 def _scale(scale: Json | None) -> Scale | None:

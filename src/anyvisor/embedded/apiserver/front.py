@@ -6,7 +6,6 @@ they last.
 
 import asyncio
 import time
-import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ import prometheus_client as prometheus
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.handler import verb_of
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, ApiResponse
+from anyvisor.embedded.apiserver.objectmeta import new_uid
 from anyvisor.embedded.apiserver.params import Target, parse_path, parse_query
 from anyvisor.embedded.apiserver.respond import error_response
 from anyvisor.embedded.apiserver.reviews import user_info
@@ -70,7 +70,7 @@ class Front:
         """Answer a request within the limits."""
         started = time.perf_counter()
         target, verb = describe(request)
-        audit_id = request.request.headers.get("audit-id") or str(uuid.uuid4())
+        audit_id = request.request.headers.get("audit-id") or new_uid()
         response = await self._limited(request, verb)
         response.headers["audit-id"] = audit_id
         metrics = self._metrics

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from anyvisor.embedded.apiserver.builtin import table_name
+from anyvisor.embedded.apiserver.builtin_types import table_name
 from anyvisor.embedded.apiserver.codec import encode_json
 from anyvisor.embedded.apiserver.discovery import subresources
 from anyvisor.embedded.apiserver.resource import Resource

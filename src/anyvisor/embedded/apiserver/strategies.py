@@ -263,7 +263,7 @@ def _check_role(obj: Json, _old: Json | None) -> list[Cause]:
 
 def _definition(obj: Json, old: Json | None) -> None:
     crd_rules.set_defaults(obj)
-    if old is None and not crd_rules.check(obj, None):
+    if old is None:
         finalizers: list[str] = obj["metadata"].setdefault("finalizers", [])
         if crd_rules.CLEANUP_FINALIZER not in finalizers:
             finalizers.append(crd_rules.CLEANUP_FINALIZER)

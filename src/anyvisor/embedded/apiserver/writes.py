@@ -15,7 +15,7 @@ from anyvisor.embedded.apiserver.admission import (
     Operation,
     refusal,
 )
-from anyvisor.embedded.apiserver.builtin import object_meta
+from anyvisor.embedded.apiserver.builtin_types import object_meta
 from anyvisor.embedded.apiserver.deletion import is_finished, mark_deleted
 from anyvisor.embedded.apiserver.fieldset import FieldSet
 from anyvisor.embedded.apiserver.identity import Identity
