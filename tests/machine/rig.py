@@ -174,7 +174,8 @@ class Rig:
         directory.mkdir(mode=0o700)
         log = os.open(directory / "serial.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         prepared = await self.client.prepare(machine, [], generation=1)
-        listeners = {each.id: _listen(directory, each) for each in prepared.endpoints}
+        bound = [each for each in prepared.endpoints if each.WhichOneof("location") == "listen_descriptor"]
+        listeners = {each.id: _listen(directory, each) for each in bound}
         descriptors = {**files, "log": log, **{name: each.fileno() for name, each in listeners.items()}}
         process = await _execute(directory, prepared.launch, descriptors)
         os.close(log)
@@ -231,7 +232,6 @@ async def running_rig(directory: Path) -> AsyncGenerator[Rig]:
 
 
 def _listen(directory: Path, endpoint: Endpoint) -> socket.socket:
-    assert endpoint.WhichOneof("location") == "listen_descriptor"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(socket_path(directory, endpoint.id)))
     listener.listen(4)
@@ -261,7 +261,7 @@ async def _execute(directory: Path, launch: LaunchPlan, descriptors: Mapping[str
                 assert process.poll() is None, (directory / "stderr").read_text()
                 await asyncio.sleep(0.01)
     numbers = [slot.number for slot in launch.descriptors]
-    plan = shim.Plan(list(launch.argv), list(launch.env), numbers)
+    plan = shim.Plan(list(launch.argv), list(launch.env), numbers, launch.working_directory)
     with connection:
         socket.send_fds(connection, [shim.encode_plan(plan)], [descriptors[slot.handle] for slot in launch.descriptors])
         answer = await asyncio.to_thread(connection.recv, 4096)

@@ -20,6 +20,7 @@ async def test_facts_of_this_machine(tmp_path: Path) -> None:
     assert found.default_profile in found.profiles
     assert found.default_profile.startswith("pc-q35-")
     assert "max" in found.cpu_models
+    assert {"VGA", "bochs-display"} <= set(found.displays)
     assert found.kvm_runs or found.kvm_message
     assert await facts.find(EMULATOR, tmp_path / "facts.json") == found
 

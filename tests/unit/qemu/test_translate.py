@@ -15,6 +15,7 @@ from anyvisor.hri.v1.machine_spec_pb2 import (
     CpuFeature,
     Disk,
     Firmware,
+    Input,
     Lifecycle,
     Machine,
     Nic,
@@ -28,6 +29,7 @@ HOST = Host(
     default_profile="pc-q35-7.2",
     reasons={ACCELERATOR_KVM: "/dev/kvm does not exist"},
     cpu_models=frozenset({"EPYC"}),
+    displays=frozenset({"VGA", "secondary-vga", "virtio-vga", "virtio-gpu-pci", "bochs-display", "ramfb"}),
 )
 KVM_HOST = Host(
     profiles=HOST.profiles,
@@ -252,6 +254,95 @@ def test_qboot_is_for_machines_that_it_starts_correctly() -> None:
     assert firmware() == []
 
 
+def test_a_graphics_card_needs_firmware_that_starts_it() -> None:
+    made = machine()
+    made.boot.kernel.kernel_handle = "k"
+    made.displays.add(id="display0")
+    assert values(translate(made, HOST), "bios") == []
+
+
+@pytest.mark.parametrize(
+    ("model", "driver"),
+    [
+        ("", "VGA"),
+        ("vga", "VGA"),
+        ("virtio", "virtio-vga"),
+        ("bochs", "bochs-display"),
+        ("ramfb", "ramfb"),
+    ],
+)
+def test_a_display_is_a_card_and_a_socket_of_its_own(model: str, driver: str) -> None:
+    made = machine()
+    made.displays.add(id="display0", model=model, heads=1)
+    result = translate(made, HOST)
+    card = device(result, "display-display0")
+    assert card["driver"] == driver
+    assert ("bus" in card) == (driver != "ramfb")
+    [vnc] = values(result, "vnc")
+    assert vnc == "unix:display-display0.sock,id=vnc-display0,display=display-display0,head=0"
+    [endpoint] = [each for each in result.endpoints if each.purpose == Endpoint.PURPOSE_DISPLAY]
+    assert (endpoint.id, endpoint.protocol, endpoint.device_id) == ("display/display0", "rfb", "display0")
+    assert endpoint.vmm_path == "display-display0.sock"
+    assert not endpoint.exclusive
+    assert result.launch.working_directory
+
+
+def test_without_a_display_there_is_no_trace_of_one() -> None:
+    result = translate(machine(), HOST)
+    assert values(result, "vnc") == []
+    assert not result.launch.working_directory
+
+
+def test_further_displays_leave_the_legacy_registers_to_the_first() -> None:
+    made = machine()
+    for index, model in enumerate(("vga", "vga", "virtio", "bochs")):
+        made.displays.add(id=f"d{index}", model=model)
+    result = translate(made, HOST)
+    cards = [device(result, f"display-d{index}") for index in range(4)]
+    assert [card["driver"] for card in cards] == ["VGA", "secondary-vga", "virtio-gpu-pci", "bochs-display"]
+    assert len({card["addr"] for card in cards}) == 4
+    assert len(values(result, "vnc")) == 4
+
+
+@pytest.mark.parametrize(
+    ("models", "field"),
+    [
+        (["cirrus"], "displays[0].model"),
+        (["qxl"], "displays[0].model"),
+        (["vga", "ramfb"], "displays[1].model"),
+        (["vga", "vga", "vga", "vga", "vga"], "displays[4]"),
+    ],
+)
+def test_displays_that_cannot_be_are_refused(models: list[str], field: str) -> None:
+    made = machine()
+    for index, model in enumerate(models):
+        made.displays.add(id=f"d{index}", model=model)
+    assert refused(made) == {field}
+
+
+def test_several_heads_are_refused() -> None:
+    made = machine()
+    made.displays.add(id="d0", heads=2)
+    assert refused(made) == {"displays[0].heads"}
+
+
+@pytest.mark.parametrize(
+    ("bus", "driver"), [("", "usb-tablet"), ("usb", "usb-tablet"), ("virtio", "virtio-tablet-pci")]
+)
+def test_tablets(bus: str, driver: str) -> None:
+    made = machine()
+    made.devices.add(id="input.pen").input.MergeFrom(Input(type="tablet", bus=bus))
+    result = translate(made, HOST)
+    assert device(result, "device-input.pen")["driver"] == driver
+    assert any(each["driver"] == "qemu-xhci" for each in documents(result, "device")) == (driver == "usb-tablet")
+
+
+def test_other_input_devices_are_refused() -> None:
+    made = machine()
+    made.devices.add(id="input.mouse").input.MergeFrom(Input(type="mouse", bus="ps2"))
+    assert refused(made) == {"devices[0].input.type", "devices[0].input.bus"}
+
+
 def test_bios_with_serial_output_and_a_boot_order() -> None:
     made = machine()
     made.boot.firmware.kind = Firmware.KIND_BIOS
@@ -453,10 +544,10 @@ def test_fixed_devices_sit_where_they_always_do() -> None:
 def test_all_that_is_not_served_is_named_at_once() -> None:
     made = machine()
     made.cpu.dedicated.append(1)
-    made.displays.add(id="video0")
+    made.clock.timezone = "Europe/Berlin"
     made.memory.page_bytes = 2 << 20
     made.features.hyperv["relaxed"] = "on"
-    assert refused(made) >= {"cpu.dedicated[0]", "displays[0]", "memory.page_bytes"}
+    assert refused(made) >= {"cpu.dedicated[0]", "clock.timezone", "memory.page_bytes"}
 
 
 def test_ids_are_checked() -> None:
