@@ -29,6 +29,7 @@ from anyvisor.hri.v1.types_pb2 import (
     PHASE_CRASHED,
     PHASE_LOST,
     PHASE_PAUSED,
+    PHASE_PREPARED,
     PHASE_RUNNING,
     PHASE_STOPPED,
     Endpoint,
@@ -239,6 +240,19 @@ async def test_killed_driver_harms_no_guest_and_its_successor_adopts(rig: Rig) -
     await rig.done(await rig.client.stop("m1", generation=2))
     state = await rig.until(guest, ended)
     assert state.end_reason == END_REASON_REQUESTED_SHUTDOWN
+
+
+async def test_driver_killed_before_the_first_instruction(rig: Rig) -> None:
+    machine, files = kernel_machine()
+    guest = await rig.launch(machine, files)
+    await rig.kill_driver()
+    await rig.start_driver()
+    assert (await rig.adopt(guest)).phase == PHASE_PREPARED
+    assert guest.log == "", "a guest that was never started has not run"
+    await rig.done(await rig.client.start("m1", generation=1))
+    await guest.logged("ANYVISOR t=")
+    state = await rig.until(guest, lambda state: state.phase == PHASE_RUNNING)
+    assert state.graceful_stop_possible
 
 
 async def test_guest_that_went_down_unseen_has_an_unknown_cause(rig: Rig) -> None:
