@@ -525,6 +525,7 @@ class Core:
         entry.task = None
         if entry.running:  # cancelled before its first step
             entry.finish(None, OperationCancelled(f"{entry.record.kind} was cancelled before it began"))
+        self.operations.settled(entry)
         machine_id = entry.record.machine_id
         if self.machines.find(machine_id) is None and not self.operations.running(machine_id):
             self._locks.pop(machine_id, None)

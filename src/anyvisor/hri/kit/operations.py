@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from typing import Final
 
 from google.protobuf.message import Message
@@ -63,6 +64,7 @@ class OperationTable:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._running: dict[str, list[Entry]] = {}
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries.values()))
@@ -85,15 +87,25 @@ class OperationTable:
     def add(self, entry: Entry, machines: int) -> None:
         """Keep the operation; `machines` (how many there are) sets how many finished ones are worth keeping."""
         self._entries[entry.record.id] = entry
+        self._running.setdefault(entry.record.machine_id, []).append(entry)
         allowed = max(KEPT_OPERATIONS, KEPT_PER_MACHINE * machines)
         if len(self._entries) > allowed:
             excess = len(self._entries) - allowed
-            for old in [e for e in self._entries.values() if not e.running][:excess]:
-                del self._entries[old.record.id]
+            finished = (e.record.id for e in self._entries.values() if not e.running)
+            for old in list(islice(finished, excess)):
+                del self._entries[old]
 
     def running(self, machine_id: str) -> list[Entry]:
         """Those of one machine that have no outcome yet, oldest first."""
-        return [e for e in self._entries.values() if e.running and e.record.machine_id == machine_id]
+        return [entry for entry in self._running.get(machine_id, ()) if entry.running]
+
+    def settled(self, entry: Entry) -> None:
+        """The operation has its outcome: it no longer counts among those of its machine."""
+        left = [other for other in self._running.get(entry.record.machine_id, ()) if other is not entry]
+        if left:
+            self._running[entry.record.machine_id] = left
+        else:
+            self._running.pop(entry.record.machine_id, None)
 
 
 async def run(
