@@ -140,6 +140,7 @@ def test_real_cgroups_hold_and_let_go(tmp_path: Path):
     try:
         for file in cgroups.procs(made):
             Path(file).write_text(str(process.pid))
+        assert cgroups.find(tmp_path.name, "u") == made
         assert cgroups.members(made) == {process.pid}
         assert not cgroups.remove(made)
         cgroups.kill_all(made)

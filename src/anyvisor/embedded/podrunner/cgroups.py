@@ -37,6 +37,13 @@ def create(instance: str, pod_uid: str, limits: Limits, root: Path = ROOT) -> tu
     return tuple(made)
 
 
+def find(instance: str, pod_uid: str, root: Path = ROOT) -> tuple[str, ...]:
+    """The pod's cgroups that are there, also after a crash that came before they were on record."""
+    bases = [root, *(root / controller for controller in _V1_CONTROLLERS)]
+    paths = [base / PARENT / instance / pod_uid for base in bases]
+    return tuple(str(path) for path in paths if (path / "cgroup.procs").exists())
+
+
 def _create_v2(path: Path, limits: Limits) -> Path:
     for parent in (path.parent.parent, path.parent):
         parent.mkdir(exist_ok=True)

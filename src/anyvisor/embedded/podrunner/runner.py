@@ -230,11 +230,23 @@ class PodRunner:
         record = PodRecord(uid=pod_uid, namespace=namespace(pod), name=name(pod), user=user, group=group)
         await self._books.write(record)
         sandbox = self._sandbox(pod_uid)
-        await asyncio.to_thread(sandbox.create, user, group)
-        groups = await asyncio.to_thread(cgroups.create, config.instance, pod_uid, limits)
-        address = await config.networks.create(pod_uid) if config.networks is not None else ""
+        # All three at once, and all three to their end: what still works at it would collide with the next try.
+        made, groups, address = await asyncio.gather(
+            asyncio.to_thread(sandbox.create, user, group),
+            asyncio.to_thread(cgroups.create, config.instance, pod_uid, limits),
+            self._address(pod_uid),
+            return_exceptions=True,
+        )
+        for result in (made, groups, address):
+            if isinstance(result, BaseException):
+                raise result
+        assert isinstance(groups, tuple)
+        assert isinstance(address, str)
         record = msgspec.structs.replace(record, cgroups=groups, pod_ip=address)
         return await self._launch(record, sandbox)
+
+    async def _address(self, pod_uid: str) -> str:
+        return await self.config.networks.create(pod_uid) if self.config.networks is not None else ""
 
     async def _launch(self, record: PodRecord, sandbox: Sandbox) -> PodRecord:
         netns = await self.network_namespace(record.uid)
@@ -352,11 +364,12 @@ class PodRunner:
 
     async def _clean(self, record: PodRecord) -> None:
         """Leave nothing of the pod on the host."""
-        cgroups.kill_all(record.cgroups)
+        groups = await asyncio.to_thread(cgroups.find, self.config.instance, record.uid)
+        cgroups.kill_all(groups)
         if self.config.networks is not None:
             await self.config.networks.destroy(record.uid)
         await asyncio.to_thread(self._sandbox(record.uid).remove)
-        await asyncio.to_thread(cgroups.remove, record.cgroups)
+        await asyncio.to_thread(cgroups.remove, groups)
         await self._books.forget(record.uid)
 
     async def _clear_half_started(self, record: PodRecord) -> None:
