@@ -15,11 +15,12 @@ SIZE: Final = "10Mi"
 
 
 def is_needed(vmi: Json) -> bool:
-    """Whether the instance keeps firmware or TPM state."""
+    """Whether the instance keeps state of its firmware, its TPM or its tracking of changed blocks."""
     tpm = object_at(vmi, "spec", "domain", "devices", "tpm")
     efi = object_at(vmi, "spec", "domain", "firmware", "bootloader", "efi")
     kept_tpm = tpm.get("persistent") is True and tpm.get("enabled") is not False
-    return kept_tpm or efi.get("persistent") is True
+    tracking = text_at(vmi, "status", "changedBlockTracking", "state") in {"Initializing", "Enabled"}
+    return kept_tpm or efi.get("persistent") is True or tracking
 
 
 def find(run: VmiPass) -> Json | None:
