@@ -9,10 +9,15 @@ from pathlib import Path
 from anyvisor.hri.fake.driver import FakeDriver
 from anyvisor.hri.fake.faults import Faults
 
-__all__ = ["FakeDriver", "Faults", "create_driver"]
+__all__ = ["FakeDriver", "Faults", "create_driver", "is_present"]
 
 
 def create_driver(state: Path | None = None) -> FakeDriver:
     """The driver without faults; it keeps nothing in the directory `state` that drivers are given."""
     del state
     return FakeDriver()
+
+
+def is_present() -> bool:
+    """It needs nothing of the machine."""
+    return True
