@@ -11,14 +11,15 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, web
 from prometheus_client import CollectorRegistry, generate_latest
 
-from anyvisor.agent import linux
+from anyvisor.agent import display, linux
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.machine import Machine, serial_text
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.serial import ConsoleClient
+from anyvisor.agent.streams import chunks, upgrade
 from anyvisor.hri.errors import DriverUnavailable, HriError, MachineNotFound
 from anyvisor.hri.peers import PeerPolicy
 from anyvisor.hri.v1.types_pb2 import Endpoint, Operation, Phase
@@ -29,7 +30,6 @@ log = logging.getLogger(__name__)
 CONSOLE_LOG_CONTAINER: Final = "guest-console-log"
 LOG_TAIL_BYTES: Final = 1024 * 1024
 INPUT_MESSAGE_BYTES: Final = 64 * 1024
-PING_SECONDS: Final = 30.0
 
 CONTEXT: Final = web.AppKey("context", NodeContext)
 METRICS: Final = web.AppKey("metrics", CollectorRegistry)
@@ -54,6 +54,7 @@ def application(context: NodeContext, metrics: CollectorRegistry, uids: Collecti
     app.router.add_get("/metrics", _metrics)
     app.router.add_get("/v1/machines", _machines)
     app.router.add_get("/v1/machines/{id}/streams/console", _console)
+    app.router.add_get("/v1/machines/{id}/streams/vnc", _vnc)
     for verb in _VERBS:
         app.router.add_put(f"/v1/machines/{{id}}/{verb}", _verb)
     app.router.add_get("/v1/pods/{uid}/log", _log)
@@ -198,10 +199,7 @@ async def _console(request: web.Request) -> web.StreamResponse:
     _, machine = _machine(request)
     if not machine.endpoints.of_purpose(Endpoint.PURPOSE_CONSOLE):
         raise web.HTTPNotFound(text="this machine has no serial console\n")
-    websocket = web.WebSocketResponse(
-        heartbeat=PING_SECONDS, max_msg_size=INPUT_MESSAGE_BYTES, protocols=_protocols(request)
-    )
-    await websocket.prepare(request)
+    websocket = await upgrade(request, INPUT_MESSAGE_BYTES)
     client = machine.console.open()
     reading = asyncio.ensure_future(_from_guest(client, websocket))
     try:
@@ -214,10 +212,9 @@ async def _console(request: web.Request) -> web.StreamResponse:
     return websocket
 
 
-def _protocols(request: web.Request) -> tuple[str, ...]:
-    """What the client offers is accepted as it is: the protocol was settled at the gateway."""
-    offered = request.headers.get("Sec-WebSocket-Protocol", "")
-    return tuple(word.strip() for word in offered.split(",") if word.strip())
+async def _vnc(request: web.Request) -> web.StreamResponse:
+    _, machine = _machine(request)
+    return await display.serve(request, machine.endpoints, machine.viewers)
 
 
 async def _from_guest(client: ConsoleClient, websocket: web.WebSocketResponse) -> None:
@@ -228,11 +225,8 @@ async def _from_guest(client: ConsoleClient, websocket: web.WebSocketResponse) -
 
 
 async def _to_guest(client: ConsoleClient, websocket: web.WebSocketResponse) -> None:
-    async for message in websocket:
-        if message.type is WSMsgType.BINARY:
-            await client.write(message.data)
-        elif message.type is WSMsgType.TEXT:
-            await client.write(message.data.encode())
+    async for data in chunks(websocket):
+        await client.write(data)
 
 
 async def _log(request: web.Request) -> web.StreamResponse:

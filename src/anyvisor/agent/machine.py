@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from anyvisor.agent import linux, processes
+from anyvisor.agent.display import Viewers
 from anyvisor.agent.endpoints import EndpointError, Endpoints
 from anyvisor.agent.hook import StopHook
 from anyvisor.agent.launchers import Launcher
@@ -57,6 +58,7 @@ class Machine:
         self.record = record
         self.launcher = launcher
         self.console = Console(self._noted)
+        self.viewers = Viewers()
         self.serial_log: SerialLog | None = None
         self.network: NetworkSet | None = None
         self.hook: StopHook | None = None
@@ -225,6 +227,7 @@ class Machine:
         if self.script is not None:
             self.script.cancel()
         self.console.close(why)
+        self.viewers.close(why)
         if self.hook is not None:
             self.hook.close()
             self.hook = None

@@ -183,7 +183,7 @@ class Gateway:
     async def _picture(self, wanted: Screenshot, world: World) -> Reply:
         """Take a frame as one more viewer, who sends nobody away."""
         try:
-            display = await self._connect(Stream("vnc", {"preserveSession": "true"}), world)
+            display = await self._connect(Stream("vnc", {"shared": "true"}), world)
             picture = await take_picture(display, move_cursor=wanted.move_cursor)
         except Refused as refused:
             raise Refused(text(500, message_of(refused.decision))) from refused

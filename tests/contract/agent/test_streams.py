@@ -73,6 +73,67 @@ async def test_a_flood_with_a_client_that_never_reads_stalls_nobody(world: World
     assert log.stat().st_size <= 1024 * 1024
 
 
+GREETING = b"RFB 003.008\n"
+
+
+async def closed_with(viewer: aiohttp.ClientWebSocketResponse) -> str:
+    """The reason with which the agent closes a viewer's websocket."""
+    async with asyncio.timeout(10):
+        while (message := await viewer.receive()).type != aiohttp.WSMsgType.CLOSE:
+            continue
+    return message.extra or ""
+
+
+async def test_the_last_viewer_wins_unless_the_session_is_kept(world: World):
+    machine_id = await machine(world)
+    path = f"/v1/machines/{machine_id}/streams/vnc"
+    async with world.agent() as agent:
+        first = await agent.ws_connect(path)
+        assert await first.receive_bytes() == GREETING
+        await first.send_bytes(b"key")
+        assert await first.receive_bytes() == b"key"
+        with pytest.raises(aiohttp.WSServerHandshakeError) as busy:
+            await agent.ws_connect(f"{path}?preserveSession=true")
+        assert busy.value.status == 503
+        async with agent.ws_connect(f"{path}?shared=true") as picture:
+            assert await picture.receive_bytes() == GREETING
+        await first.send_bytes(b"still here")
+        assert await first.receive_bytes() == b"still here"
+        second = await agent.ws_connect(path)
+        assert await closed_with(first) == "another client opened this display"
+        assert await second.receive_bytes() == GREETING
+        await second.close()
+        third = await agent.ws_connect(f"{path}?preserveSession=true")
+        assert await third.receive_bytes() == GREETING
+        await world.type("s", b"poweroff")
+        assert await closed_with(third)
+
+
+async def test_a_picture_larger_than_all_buffers_arrives_whole(world: World):
+    machine_id = await machine(world)
+    async with world.agent() as agent, agent.ws_connect(f"/v1/machines/{machine_id}/streams/vnc") as viewer:
+        assert await viewer.receive_bytes() == GREETING
+        sent = [bytes([number]) * 65536 for number in range(64)]
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            group.create_task(read_exactly(viewer, b"".join(sent)))
+            for part in sent:
+                await viewer.send_bytes(part)
+
+
+async def read_exactly(viewer: aiohttp.ClientWebSocketResponse, expected: bytes) -> None:
+    seen = bytearray()
+    while len(seen) < len(expected):
+        seen += await viewer.receive_bytes()
+    assert seen == expected
+
+
+async def test_a_machine_without_that_display_says_so(world: World):
+    machine_id = await machine(world)
+    async with world.agent() as agent:
+        assert (await agent.get(f"/v1/machines/{machine_id}/streams/vnc?device=display7")).status == 501
+        assert (await agent.get("/v1/machines/nobody/streams/vnc")).status == 404
+
+
 async def test_logs_of_guest_and_vmm(world: World):
     machine_id = await machine(world)
     pod = (await world.pod("s", "Running"))["metadata"]["uid"]

@@ -142,11 +142,13 @@ class TestDriver(Driver):
                 mode=LaunchPlan.MODE_EXEC,
                 argv=[self.python, "-I", "-S", self.vmm, str(self.directory / "starts" / spec.id)],
                 descriptors=[DescriptorSlot(number=number, handle=handle) for number, handle in slots],
+                working_directory=True,
             ),
             endpoints=[
                 Endpoint(id="control", purpose=Endpoint.PURPOSE_CONTROL, exclusive=True, listen_descriptor=10),
                 Endpoint(id="stop", purpose=Endpoint.PURPOSE_STOP, listen_descriptor=11, stop_script=script),
                 Endpoint(id="console/serial0", purpose=Endpoint.PURPOSE_CONSOLE, exclusive=True, listen_descriptor=12),
+                *(_display(display.id) for display in spec.displays),
             ],
             driver_handles=["control"],
             handle=spec.id.encode(),
@@ -200,6 +202,16 @@ class TestDriver(Driver):
 
     async def inspect(self, machine: MachineContext) -> None:
         await self.fault("inspect")
+
+
+def _display(device_id: str) -> Endpoint:
+    return Endpoint(
+        id=f"display/{device_id}",
+        purpose=Endpoint.PURPOSE_DISPLAY,
+        protocol="rfb",
+        vmm_path="display.sock",
+        device_id=device_id,
+    )
 
 
 def main() -> None:

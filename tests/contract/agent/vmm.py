@@ -1,5 +1,6 @@
 """A process in the part of a VMM, with a "guest" that counts: run by the launcher shim, standard library alone.
 
+In its working directory it serves a "display" that says who it is and then echoes, to any number of viewers.
 Descriptors: 10 control socket, 11 the stop hook's, 12 the console's (all listening), 13 the console's log.
 Control speaks lines: `run`, `powerdown`, `status`, `quit`; it answers `STATE x` and tells `DOWN` when the guest is
 down. Like a real VMM, each socket serves one client, and the guest stalls when the console's client does not read.
@@ -124,6 +125,22 @@ def serve_console(guest: Guest, listener: socket.socket) -> None:
         client.close()
 
 
+def serve_display() -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind("display.sock")
+    listener.listen()
+    while True:
+        client, _ = listener.accept()
+        threading.Thread(target=echo, args=(client,), daemon=True).start()
+
+
+def echo(client: socket.socket) -> None:
+    with client, contextlib.suppress(OSError):
+        client.sendall(b"RFB 003.008\n")
+        while data := client.recv(65536):
+            client.sendall(data)
+
+
 def main() -> None:
     mark = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.write(mark, b"%d\n" % os.getpid())
@@ -132,6 +149,7 @@ def main() -> None:
     for serve, number in ((serve_control, 10), (serve_control, 11), (serve_console, 12)):
         listener = socket.socket(fileno=number)
         threading.Thread(target=serve, args=(guest, listener), daemon=True).start()
+    threading.Thread(target=serve_display, daemon=True).start()
     guest.run()
     threading.Event().wait()
 

@@ -353,7 +353,7 @@ async def test_a_picture_of_the_display_is_taken_over_its_stream(bench: Bench) -
     reply = await bench.get("virtualmachineinstances/a/vnc/screenshot")
     assert (reply.status, dict(reply.headers)) == (200, {"content-type": "image/png"})
     assert reply.body.startswith(b"\x89PNG")
-    assert bench.agent.calls[0][1] == "/v1/machines/uid-a/streams/vnc?preserveSession=true"
+    assert bench.agent.calls[0][1] == "/v1/machines/uid-a/streams/vnc?shared=true"
 
 
 async def test_a_display_that_cannot_be_pictured_says_why(bench: Bench) -> None:
