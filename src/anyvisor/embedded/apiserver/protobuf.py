@@ -31,6 +31,13 @@ def decode(body: bytes) -> Json:
     """
     if not body.startswith(MAGIC):
         raise ProtobufError("the body does not start with the magic bytes of Kubernetes' protobuf encoding")
+    try:
+        return _envelope(body)
+    except (TypeError, OverflowError, UnicodeDecodeError, struct.error) as error:
+        raise ProtobufError(f"a field has another type than its kind says: {error}") from error
+
+
+def _envelope(body: bytes) -> Json:
     api_version = kind = ""
     raw = b""
     for number, wire, value in _fields(body[len(MAGIC) :]):
