@@ -228,6 +228,7 @@ def _node_facts(found: Facts) -> NodeFacts:
             ),
             AcceleratorFact(accelerator=ACCELERATOR_EMULATION, opens=not found.problem, runs_guest=not found.problem),
         ],
+        withdrawn_capabilities=[] if found.kvm_runs else ["accel.kvm"],
         cpu_models=found.cpu_models,
         machine_profiles=[*(["q35"] if found.default_profile else []), *found.profiles],
         vmm_version=found.version,
