@@ -36,6 +36,7 @@ async def recorded(context: NodeContext, record: Record) -> Machine:
     """The machine of a record: alive when exactly its process still runs."""
     launcher = await _launcher(context, record)
     machine = Machine(record, launcher, lambda: context.queue.add(record.machine_id))
+    context.launchers.hold(record.pod_uid)
     if launcher is not None:
         machine.open_log(context.store, adopted=True)
         machine.open_hook(lambda: start.hook_asked(context, machine))

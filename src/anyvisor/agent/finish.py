@@ -74,6 +74,7 @@ async def finish(context: NodeContext, machine: Machine, vmi: Json | None, sessi
     await stop.end_process(machine)
     if vmi is not None:
         await _tell(context, machine, vmi)
+    context.launchers.release(machine.record.pod_uid)
     machine.close()
     await asyncio.to_thread(context.store.forget, machine.id)
     context.machines.pop(machine.id, None)

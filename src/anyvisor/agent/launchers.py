@@ -39,6 +39,17 @@ class LauncherSource(Protocol):
         """A descriptor of the pod's network namespace, the caller's to close; None when it has none of its own."""
         ...
 
+    def hold(self, pod_uid: str) -> None:
+        """The agent will say on the VMI how this pod's machine ended, before the pod's own end is reported.
+
+        Else who sees the pod's end first would take the VMI for failed.
+        """
+        ...
+
+    def release(self, pod_uid: str) -> None:
+        """The agent has said it, or never will."""
+        ...
+
     def log_path(self, pod_uid: str) -> str:
         """Where the pod's standard output and error are; empty when nobody can tell (any more)."""
         ...

@@ -160,6 +160,7 @@ async def _start(
             held.put_all(_taken(opened.network.descriptors))
             record = _draft(context, vmi, pod, wanted, launcher)
             machine = Machine(record, launcher, lambda: context.queue.add(machine_id))
+            context.launchers.hold(uid(pod))
             machine.network = opened.network
             machine.open_log(context.store, adopted=False)
             if machine.serial_log is not None:
@@ -366,6 +367,7 @@ async def _undo(
         with contextlib.suppress(HriError):
             await session.client.destroy(machine_id, generation=machine.record.generation if machine else 0)
     if machine is not None:
+        context.launchers.release(machine.record.pod_uid)
         machine.close("the machine did not start")
 
 

@@ -183,6 +183,7 @@ async def _running(
 
 async def _begin_anew(context: NodeContext, machine: Machine) -> float:
     """The plan never left, as the agent before us ended in between: nothing runs, so forget and start again."""
+    context.launchers.release(machine.record.pod_uid)
     machine.close("the machine starts again")
     context.machines.pop(machine.id, None)
     context.store.drop(machine.id)

@@ -35,9 +35,11 @@ async def test_a_machine_runs_and_stops_on_request(world: World):
     assert len(world.starts(machine_id)) == 1
 
     await delete(world, "a")
-    ended = await world.phase("a", "Succeeded")
-    assert [t["phase"] for t in ended["status"]["phaseTransitionTimestamps"]] == ["Running", "Succeeded"]
     await world.pod("a", "Succeeded")
+    ended = await world.get("a")
+    assert ended is not None
+    assert ended["status"]["phase"] == "Succeeded", "the VMI tells it before its pod"
+    assert [t["phase"] for t in ended["status"]["phaseTransitionTimestamps"]] == ["Running", "Succeeded"]
     await world.client.delete(PODS, "virt-launcher-a", "default")
     await world.gone("a")
     assert not world.record(machine_id).exists()

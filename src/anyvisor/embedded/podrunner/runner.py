@@ -40,6 +40,8 @@ LAUNCHER_LABEL: Final = "kubevirt.io"
 LAUNCHER_VALUE: Final = "virt-launcher"
 BY_UID: Final = "uid"
 RETRY_SECONDS: Final = 1.0
+HELD_SECONDS: Final = 3.0
+"""How long the agent may take to say on the VMI how a machine ended, before the pod's end is reported."""
 STOP_SIGNAL: Final = signal.SIGURG
 """As in launcher images: a waiting shim ends, a VMM takes no notice."""
 
@@ -93,6 +95,9 @@ class PodRunner:
         self._queue: WorkQueue[str] = WorkQueue()
         self._pidfds: dict[str, int] = {}
         self._stopping: dict[str, asyncio.Task[None]] = {}
+        self._held: set[str] = set()
+        self._late: dict[str, float] = {}
+        """Until when the end of a held pod may stay unreported, in monotonic seconds."""
         self._pods = Informer(
             config.client,
             PODS,
@@ -153,6 +158,16 @@ class PodRunner:
         networks = self.config.networks
         return await networks.namespace(pod_uid) if networks is not None else None
 
+    def hold(self, pod_uid: str) -> None:
+        """Report this pod's end only after `release`, or a few seconds late."""
+        self._held.add(pod_uid)
+
+    def release(self, pod_uid: str) -> None:
+        """The agent said on the VMI how the machine ended."""
+        if pod_uid in self._held:
+            self._held.discard(pod_uid)
+            self._queue.add(pod_uid)
+
     def log_path(self, pod_uid: str) -> str:
         """Where the standard output of the pod's launcher is, as long as the pod exists."""
         return str(self._sandbox(pod_uid).log) if pod_uid in self._books.pods else ""
@@ -174,6 +189,10 @@ class PodRunner:
             record = None
         if record is None:
             return await self._begin(pod)
+        if record.exit is not None and pod_uid in self._held:
+            wait = self._late.setdefault(pod_uid, time.monotonic() + HELD_SECONDS) - time.monotonic()
+            if wait > 0:
+                return wait
         await self._report(pod, record)
         if not is_deleting(pod):
             return None
@@ -370,6 +389,8 @@ class PodRunner:
             await self.config.networks.destroy(record.uid)
         await asyncio.to_thread(self._sandbox(record.uid).remove)
         await asyncio.to_thread(cgroups.remove, groups)
+        self._held.discard(record.uid)
+        self._late.pop(record.uid, None)
         await self._books.forget(record.uid)
 
     async def _clear_half_started(self, record: PodRecord) -> None:
