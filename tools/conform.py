@@ -1,0 +1,112 @@
+"""Run the conformance suite on every driver of this repository as far as it can be tried here: a line per driver and level.
+
+A driver whose VMM is not here says so itself, and what needs a machine is skipped with that reason.
+"""
+
+import asyncio
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.json_format import ParseDict
+
+from anyvisor.hri import conformance, manifests
+from anyvisor.hri.conformance import DriverStartError, Options, Outcome, Report
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
+from guests import build
+
+ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src" / "anyvisor"
+EXAMPLE = ROOT / "examples" / "drivers" / "uml"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A driver, and how far it is tried."""
+
+    name: str
+    level: int
+    command: str
+    manifest: Path
+    machine: Path | None = None
+    kernel: Path | None = None
+
+
+def subjects() -> list[Subject]:
+    """The drivers of this repository; the example only where it was built."""
+
+    def module(name: str) -> str:
+        return f"{sys.executable} -m {name}"
+
+    drivers = SRC / "drivers"
+    found = [
+        Subject("fake", 0, module("anyvisor.hri.fake"), SRC / "hri" / "fake" / "manifest.yaml"),
+        Subject("qemu", 1, module("anyvisor.drivers.qemu"), drivers / "qemu" / "manifest.yaml", kernel=build.tiny()),
+        Subject(
+            "cloud_hypervisor",
+            1,
+            module("anyvisor.drivers.cloud_hypervisor"),
+            drivers / "cloud_hypervisor" / "manifest.yaml",
+            kernel=build.tiny64(),
+        ),
+    ]
+    program = EXAMPLE / "uml-driver"
+    if program.exists():
+        command = f"{program} --any-host"
+        found.append(Subject("uml (example)", 0, command, EXAMPLE / "manifest.json", machine=EXAMPLE / "machine.json"))
+    return found
+
+
+async def judge(subject: Subject, folder: Path) -> Report:
+    """One run."""
+    machine = ParseDict(json.loads(subject.machine.read_text()), Machine()) if subject.machine else None
+    options = Options(
+        hri_socket=str(folder / "hri"),
+        fd_socket=str(folder / "fd"),
+        level=subject.level,
+        machine=machine,
+        manifest_digest=manifests.digest(manifests.read(subject.manifest.read_text())),
+        kernel=str(subject.kernel) if subject.kernel else None,
+        talks=True,
+        driver_command=f"{subject.command} --hri {{hri}} --fd {{fd}}",
+    )
+    return await conformance.run(options)
+
+
+def say(subject: Subject, report: Report) -> None:
+    """A line per level, and one for each check that failed."""
+    for level in range(subject.level + 1):
+        results = [result for result in report.results if result.level == level]
+        count = {word: sum(result.outcome == word for result in results) for word in Outcome}
+        verdict = "FAILED" if count[Outcome.FAILED] else "ok" if count[Outcome.PASSED] else "not tried"
+        print(
+            f"{subject.name:18} level {level}  {verdict:9} {', '.join(f'{n} {word}' for word, n in count.items() if n)}"
+        )
+    for result in report.failed:
+        print(f"    {result.id}: {result.message}")
+    reasons = {result.message for result in report.results if result.outcome == Outcome.SKIPPED}
+    for reason in sorted(reasons):
+        print(f"    skipped: {reason}")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """0 when no check failed."""
+    failed = False
+    for subject in subjects():
+        with tempfile.TemporaryDirectory(prefix="av-", dir="/tmp") as folder:
+            try:
+                report = asyncio.run(judge(subject, Path(folder)))
+            except DriverStartError as error:
+                print(f"{subject.name:18} {error}")
+                failed = True
+                continue
+        say(subject, report)
+        failed = failed or bool(report.failed)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
