@@ -52,6 +52,7 @@ def machine(name: str) -> dict[str, Any]:
     """The VMI of the same guest."""
     spec = tiny_vm(name)["spec"]["template"]["spec"]
     spec["terminationGracePeriodSeconds"] = 0
+    spec["domain"]["devices"]["autoattachGraphicsDevice"] = False  # as the bare VMM has none
     return {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",

@@ -75,9 +75,20 @@ class Api:
             ApiRefusalError: the server refused.
             CommandError: there is no server.
         """
-        target = f"{path}?{urlencode(query)}" if query else path
         content = None if body is None else json.dumps(body)
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+        data = self._exchange(
+            method, path, query, content, {"Accept": "application/json", "Content-Type": content_type}
+        )
+        return json.loads(data) if data.strip() else None
+
+    def fetch(self, path: str, query: dict[str, str] | None = None) -> bytes:
+        """What stands at a path, whatever its type; raises as `call` does."""
+        return self._exchange("GET", path, query, None, {})
+
+    def _exchange(
+        self, method: str, path: str, query: dict[str, str] | None, content: str | None, headers: dict[str, str]
+    ) -> bytes:
+        target = f"{path}?{urlencode(query)}" if query else path
         try:
             self._connection.request(method, target, content, headers)
             response = self._connection.getresponse()
@@ -88,7 +99,7 @@ class Api:
             ) from error
         if response.status >= 400:
             raise ApiRefusalError(response.status, _sentence(response.status, data))
-        return json.loads(data) if data.strip() else None
+        return data
 
     def first_event(self, path: str, query: dict[str, str]) -> None:
         """Watch until the first event, or until the server ends the watch."""

@@ -23,6 +23,7 @@ COMMANDS = {
     "reset": "reset a VM's hardware, without a shutdown",
     "soft-reboot": "ask a VM's guest to reboot",
     "console": "attach to a VM's serial console (Ctrl+] leaves)",
+    "vnc": "show a VM's display in a viewer or on a local port, or take a picture of it",
     "why": "say in one sentence why a VM does not run",
     "review": "say which hypervisor classes would run a machine, and what would work instead",
     "classes": "list the hypervisor classes",
