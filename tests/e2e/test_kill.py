@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Instance, eventually, tiny_vm
+from tests.e2e.conftest import BIN, Instance, eventually, tiny_vm
 
 COMPONENTS = ["control", "agent-node-1", "driver-qemu-node-1", "zygote"]
 
@@ -139,6 +139,25 @@ def test_down_and_up_leave_guests_alone(instance: Instance) -> None:
     instance.wait_phase("a")
     before, vmm = instance.counter("a"), instance.vmm_pids()
     instance.cli("down")
+    assert instance.vmm_pids() == vmm
+    instance.up()
+    keeps_counting(instance, "a", before)
+    assert instance.vmm_pids() == vmm
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_the_end_of_up_in_the_foreground_ends_no_guest(instance: Instance, number: signal.Signals) -> None:
+    instance.apply(tiny_vm("a"))
+    instance.wait_phase("a")
+    before, vmm = instance.counter("a"), instance.vmm_pids()
+    instance.cli("down")
+    command = [str(BIN / "anyvisor"), "--data-dir", str(instance.data_dir), "up"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    assert "is ready" in process.stdout.readline()
+    process.send_signal(number)
+    assert "VMs go on" in process.communicate(timeout=30)[0]
+    assert process.returncode == 0
     assert instance.vmm_pids() == vmm
     instance.up()
     keeps_counting(instance, "a", before)

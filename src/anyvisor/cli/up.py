@@ -1,7 +1,6 @@
 """`anyvisor up`: start the control plane of this machine."""
 
 import argparse
-import sys
 
 from anyvisor.cli.main import CommandError
 
@@ -41,13 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
         started = supervisor.start(instance, arguments.nodes, drivers)
     except (InstanceError, DriverError) as error:
         raise CommandError(str(error)) from error
-    data = instance.data_dir
-    words = "is ready" if started else "was running already"
-    print(f"anyvisor {words}: KUBECONFIG={instance.kubeconfig}")
+    ready = f"anyvisor {'is ready' if started else 'was running already'}: KUBECONFIG={instance.kubeconfig}"
     if arguments.detach or not started:
+        print(ready)
         return 0
-    print(f"Ctrl+C stops the control plane; VMs go on, and the next `anyvisor --data-dir {data} up` finds them.")
-    sys.stdout.flush()
-    supervisor.stay(instance)
+    again = f"anyvisor --data-dir {instance.data_dir} up"
+    hint = f"Ctrl+C stops the control plane; VMs go on, and the next `{again}` finds them."
+    supervisor.stay(instance, lambda: print(ready, hint, sep="\n", flush=True))
     print("anyvisor stopped; VMs go on")
     return 0

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyvisor.embedded.instance import Instance, InstanceError, lock_instance
@@ -136,8 +136,11 @@ def _wait_end(descriptor: int, seconds: float) -> None:
         raise InstanceError(f"the control plane did not end within {seconds:.0f} s")
 
 
-def stay(instance: Instance) -> None:
-    """Wait in the foreground until the zygote ends, or until a signal says to end it."""
+def stay(instance: Instance, announce: Callable[[], None]) -> None:
+    """Wait in the foreground until the zygote ends, or until a signal says to end it.
+
+    `announce` is called once signals are heard: who reads what it says may send one.
+    """
     rows = status(instance)
     if rows is None:
         return
@@ -150,6 +153,7 @@ def stay(instance: Instance) -> None:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     poller.register(wakeup, select.POLLIN)
+    announce()
     try:
         ended = {handle for handle, _ in poller.poll()}
         if descriptor not in ended:
