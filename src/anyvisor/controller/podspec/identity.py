@@ -10,6 +10,8 @@ from anyvisor.controller.launch import Launch
 from anyvisor.controller.podspec import networks
 from anyvisor.controller.settings import Settings
 
+BACKUP_HOOKS: Final = ("pre.hook.backup.velero.io/", "post.hook.backup.velero.io/")
+"""Prefixes of the annotations that tell a backup what to run in the pod."""
 BRIDGE: Final = "k6t-eth0"
 """The pod's bridge whose traffic a service mesh has to reroute."""
 ISTIO_INJECT: Final = "sidecar.istio.io/inject"
@@ -50,7 +52,7 @@ def pod_annotations(vmi: Json, launch: Launch, settings: Settings) -> dict[str, 
     if launch.plan:
         found[words.PLAN] = launch.plan
     found |= _network_annotations(vmi, settings)
-    found |= _backup_hooks(vmi)
+    found |= backup_hooks(vmi)
     return found
 
 
@@ -79,7 +81,7 @@ def _network_annotations(vmi: Json, settings: Settings) -> dict[str, str]:
     return found
 
 
-def _backup_hooks(vmi: Json) -> dict[str, str]:
+def backup_hooks(vmi: Json) -> dict[str, str]:
     """Velero freezes the guest's file systems around a backup of its volumes."""
     if annotations(vmi).get(words.SKIP_BACKUP_HOOKS, "").lower() in {"true", "t", "1"}:
         return {}

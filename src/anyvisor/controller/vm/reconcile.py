@@ -17,6 +17,7 @@ from anyvisor.controller.outcome import Change, Outcome, Problem
 from anyvisor.controller.semantic import equal
 from anyvisor.controller.versions import version_seen
 from anyvisor.controller.vm import data_volumes, instance, strategies
+from anyvisor.controller.vm.followed import follow_annotations
 from anyvisor.controller.vm.live_updates import apply_live_updates
 from anyvisor.controller.vm.restart_required import sync_restart_required
 from anyvisor.controller.vm.revisions import last_started_spec, revision_generation, vm_reference
@@ -146,6 +147,7 @@ def _carry_changes(run: VmPass, *, restart: bool) -> None:
     if template_spec(run.vm) != before:
         after = {**duplicate(run.world.vm), "spec": run.vm["spec"]}
         run.draft.writes.append(Change(VMS, run.world.vm, after))
+    follow_annotations(run)
     if not restart:
         apply_live_updates(run)
 

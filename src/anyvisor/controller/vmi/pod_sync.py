@@ -7,6 +7,7 @@ from anyvisor.controller import words
 from anyvisor.controller.conditions import has, make, update
 from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Change
+from anyvisor.controller.podspec.identity import BACKUP_HOOKS, backup_hooks
 from anyvisor.controller.vmi import interfaces, pods
 from anyvisor.controller.vmi.world import VmiPass
 from anyvisor.kube.resources import PODS
@@ -35,7 +36,9 @@ def sync_metadata(run: VmiPass, pod: Json) -> Json:
     after = duplicate(pod)
     metadata = after["metadata"]
     metadata["labels"] = _followed(labels(run.vmi), labels(pod), FOLLOWED_LABELS)
-    metadata["annotations"] = _followed(annotations(run.vmi), annotations(pod), FOLLOWED_ANNOTATIONS)
+    followed = _followed(annotations(run.vmi), annotations(pod), FOLLOWED_ANNOTATIONS)
+    kept = {key: value for key, value in followed.items() if not key.startswith(BACKUP_HOOKS)}
+    metadata["annotations"] = kept | backup_hooks(run.vmi)
     return _write(run, pod, after)
 
 
