@@ -1,7 +1,7 @@
 """Run the conformance suite on every driver of this repository, as far as it can be tried here.
 
-It prints a line per driver and level. A driver whose VMM is not here says so itself, and what needs a machine is skipped
-with that reason.
+It prints a line per driver and level. A driver whose VMM is not here says so itself, and what needs a machine is
+skipped with that reason.
 """
 
 import asyncio
