@@ -13,6 +13,7 @@ from anyvisor.embedded.podrunner import cgroups, node, status
 from anyvisor.embedded.podrunner.records import ExitRecord, PodBooks, PodRecord
 from anyvisor.embedded.podrunner.sandbox import Sandbox
 from anyvisor.launcher import shim
+from anyvisor.planning.plan import Resources
 
 NOW = "2026-01-02T03:04:05Z"
 RECORD = PodRecord(uid="u", namespace="ns", name="p", user=1000, group=1000)
@@ -74,6 +75,24 @@ def test_how_a_pod_ended(ended: ExitRecord, phase: str, code: int, reason: str):
     terminated = state["containerStatuses"][0]["state"]["terminated"]
     assert (terminated["exitCode"], terminated["reason"]) == (code, reason)
     assert ready(state) == "False"
+
+
+def test_why_a_pod_waits_is_told_in_its_containers():
+    made = status.waiting(pod(), "no user id is free")
+    (container,) = made["status"]["containerStatuses"]
+    assert container["state"]["waiting"]["message"] == "no user id is free"
+
+
+@pytest.mark.parametrize(
+    ("resources", "memory"),
+    [
+        (Resources(guest_memory_bytes=64, overhead_bytes=16, memory_bytes=80), 80),
+        (Resources(guest_memory_bytes=64, overhead_bytes=16, memory_bytes=32), 80),
+        (Resources(guest_memory_bytes=64, overhead_bytes=16, memory_limit_bytes=100), 100),
+    ],
+)
+def test_the_memory_limit_never_cuts_into_what_the_plan_counted(resources: Resources, memory: int):
+    assert cgroups.limits(resources).memory_bytes == memory
 
 
 async def test_books_are_read_again(tmp_path: Path):

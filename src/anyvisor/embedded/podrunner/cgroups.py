@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from anyvisor.planning.plan import Resources
+
 ROOT: Final = Path("/sys/fs/cgroup")
 PARENT: Final = "anyvisor"
 _V1_CONTROLLERS: Final = ("memory", "pids", "cpu")
@@ -24,16 +26,22 @@ class Limits:
     pids: int = HELPER_PIDS
 
 
-def create(instance: str, pod_uid: str, limits: Limits, root: Path = ROOT) -> tuple[str, ...]:
+def limits(resources: Resources) -> Limits:
+    """What a plan counts on: its limit, else all that it counted for the guest and beside it."""
+    counted = max(resources.memory_bytes, resources.guest_memory_bytes + resources.overhead_bytes)
+    return Limits(resources.memory_limit_bytes or counted, resources.cpu_limit_millis)
+
+
+def create(instance: str, pod_uid: str, limit: Limits, root: Path = ROOT) -> tuple[str, ...]:
     """Make the pod's cgroups; their directories, none where this host lets us make none."""
     if os.geteuid() != 0:
         return ()
     made: list[str] = []
     with contextlib.suppress(OSError):
         if (root / "cgroup.controllers").exists():
-            made.append(str(_create_v2(root / PARENT / instance / pod_uid, limits)))
+            made.append(str(_create_v2(root / PARENT / instance / pod_uid, limit)))
         else:
-            made += [str(path) for path in _create_v1(root, instance, pod_uid, limits)]
+            made += [str(path) for path in _create_v1(root, instance, pod_uid, limit)]
     return tuple(made)
 
 
@@ -44,7 +52,7 @@ def find(instance: str, pod_uid: str, root: Path = ROOT) -> tuple[str, ...]:
     return tuple(str(path) for path in paths if (path / "cgroup.procs").exists())
 
 
-def _create_v2(path: Path, limits: Limits) -> Path:
+def _create_v2(path: Path, limit: Limits) -> Path:
     for parent in (path.parent.parent, path.parent):
         parent.mkdir(exist_ok=True)
     for parent in (path.parent.parent.parent, path.parent.parent, path.parent):
@@ -52,31 +60,31 @@ def _create_v2(path: Path, limits: Limits) -> Path:
             with contextlib.suppress(OSError):
                 (parent / "cgroup.subtree_control").write_text(f"+{controller}")
     path.mkdir(exist_ok=True)
-    if limits.memory_bytes:
-        _write(path / "memory.max", str(limits.memory_bytes))
+    if limit.memory_bytes:
+        _write(path / "memory.max", str(limit.memory_bytes))
         _write(path / "memory.swap.max", "0")
         _write(path / "memory.oom.group", "1")
-    if limits.cpu_millis:
-        _write(path / "cpu.max", f"{limits.cpu_millis * 100} 100000")
-    _write(path / "pids.max", str(limits.pids))
+    if limit.cpu_millis:
+        _write(path / "cpu.max", f"{limit.cpu_millis * 100} 100000")
+    _write(path / "pids.max", str(limit.pids))
     return path
 
 
-def _create_v1(root: Path, instance: str, pod_uid: str, limits: Limits) -> Iterator[Path]:
+def _create_v1(root: Path, instance: str, pod_uid: str, limit: Limits) -> Iterator[Path]:
     for controller in _V1_CONTROLLERS:
         base = root / controller
         if not (base / "cgroup.procs").exists():
             continue
         path = base / PARENT / instance / pod_uid
         path.mkdir(parents=True, exist_ok=True)
-        if controller == "memory" and limits.memory_bytes:
-            _write(path / "memory.limit_in_bytes", str(limits.memory_bytes))
-            _write(path / "memory.memsw.limit_in_bytes", str(limits.memory_bytes))
+        if controller == "memory" and limit.memory_bytes:
+            _write(path / "memory.limit_in_bytes", str(limit.memory_bytes))
+            _write(path / "memory.memsw.limit_in_bytes", str(limit.memory_bytes))
         if controller == "pids":
-            _write(path / "pids.max", str(limits.pids))
-        if controller == "cpu" and limits.cpu_millis:
+            _write(path / "pids.max", str(limit.pids))
+        if controller == "cpu" and limit.cpu_millis:
             _write(path / "cpu.cfs_period_us", "100000")
-            _write(path / "cpu.cfs_quota_us", str(limits.cpu_millis * 100))
+            _write(path / "cpu.cfs_quota_us", str(limit.cpu_millis * 100))
         yield path
 
 

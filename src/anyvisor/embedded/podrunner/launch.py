@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from anyvisor.embedded import system
-from anyvisor.embedded.zygote import Launched, LaunchRequest, ZygoteClient, ZygoteError
+from anyvisor.embedded.zygote_client import Launched, LaunchRequest, ZygoteClient, ZygoteError
 from anyvisor.launcher import shim
 
 

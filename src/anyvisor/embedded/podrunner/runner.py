@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -21,10 +21,11 @@ from anyvisor.agent.launchers import Launcher
 from anyvisor.api.meta import Json, is_deleting, labels, metadata, name, namespace, text_at, uid
 from anyvisor.embedded.podrunner import cgroups, status
 from anyvisor.embedded.podrunner.launch import Launch, LaunchError
+from anyvisor.embedded.podrunner.networks import PodNetworks
 from anyvisor.embedded.podrunner.node import HOST_IP, NodeKeeper
 from anyvisor.embedded.podrunner.records import ExitRecord, PodBooks, PodRecord
 from anyvisor.embedded.podrunner.sandbox import Sandbox
-from anyvisor.embedded.zygote import LaunchRequest
+from anyvisor.embedded.zygote_client import LaunchRequest
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import Conflict, NotFound
 from anyvisor.kube.informer import Informer
@@ -44,22 +45,6 @@ HELD_SECONDS: Final = 3.0
 """How long the agent may take to say on the VMI how a machine ended, before the pod's end is reported."""
 STOP_SIGNAL: Final = signal.SIGURG
 """As in launcher images: a waiting shim ends, a VMM takes no notice."""
-
-
-class PodNetworks(Protocol):
-    """A network namespace per pod."""
-
-    async def create(self, pod_uid: str) -> str:
-        """Make it, or find it again; the pod's address."""
-        ...
-
-    async def namespace(self, pod_uid: str) -> int | None:
-        """A descriptor of it, the caller's to close; None when there is none."""
-        ...
-
-    async def destroy(self, pod_uid: str) -> None:
-        """Remove it; nothing when there is none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +221,7 @@ class PodRunner:
     async def _start(self, pod: Json) -> PodRecord:
         """Record, sandbox, launch, record: a crash in between leaves nothing that could take a plan unseen."""
         config, pod_uid = self.config, uid(pod)
-        resources = plan.of_pod(pod).plan.resources
-        needed = resources.guest_memory_bytes + resources.overhead_bytes
-        limits = cgroups.Limits(
-            memory_bytes=resources.memory_limit_bytes or max(resources.memory_bytes, needed),
-            cpu_millis=resources.cpu_limit_millis,
-        )
+        limits = cgroups.limits(plan.of_pod(pod).plan.resources)
         user = os.geteuid()
         if config.separate:
             user = self._books.reserve_user(pod_uid, config.first_user, config.users)
@@ -312,14 +292,8 @@ class PodRunner:
                 await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
 
     async def _say_waiting(self, pod: Json, message: str) -> None:
-        """Tell why the pod does not run yet, where a kubelet would: in its container's waiting state."""
-        waiting = {"waiting": {"reason": "CreateContainerError", "message": message}}
-        containers = [
-            {"name": c["name"], "image": c.get("image", ""), "imageID": "", "ready": False, "restartCount": 0}
-            | {"state": waiting}
-            for c in pod["spec"]["containers"]
-        ]
-        patch: Json = {"status": {"phase": "Pending", "containerStatuses": containers}}
+        """Tell why the pod does not run yet."""
+        patch = status.waiting(pod, message)
         with contextlib.suppress(NotFound):
             await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
 

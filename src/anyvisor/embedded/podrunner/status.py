@@ -4,7 +4,7 @@ https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
 """
 
 from anyvisor.agent.status import replaced_condition
-from anyvisor.api.meta import Json, conditions, list_at, object_at, text_at
+from anyvisor.api.meta import Json, conditions, list_at, object_at
 from anyvisor.api.wire import Time
 from anyvisor.embedded.podrunner.records import ExitRecord, PodRecord
 
@@ -40,6 +40,23 @@ def patch(pod: Json, record: PodRecord, host_ip: str, now: Time) -> Json | None:
         wanted["podIPs"] = [{"ip": record.pod_ip}]
     changed = {key: value for key, value in wanted.items() if status.get(key) != value}
     return {"status": changed} if changed else None
+
+
+def waiting(pod: Json, message: str) -> Json:
+    """The patch that tells why a pod does not run yet, where a kubelet would: in its containers' waiting state."""
+    state = {"waiting": {"reason": "CreateContainerError", "message": message}}
+    containers: list[Json] = [
+        {
+            "name": str(container["name"]),
+            "image": str(container.get("image") or ""),
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": state,
+        }
+        for container in list_at(pod, "spec", "containers")
+    ]
+    return {"status": {"phase": "Pending", "containerStatuses": containers}}
 
 
 def _phase(record: PodRecord) -> str:
@@ -114,12 +131,3 @@ def _unready(type_: str, record: PodRecord, *, gated: bool) -> str:
     if record.exit is not None:
         return "PodCompleted" if exit_code(record.exit) == 0 else "PodFailed"
     return "ReadinessGatesNotReady" if gated else "ContainersNotReady"
-
-
-def memory_limit(pod: Json) -> str:
-    """The memory limit of the compute container, as its quantity; empty without one."""
-    for container in list_at(pod, "spec", "containers"):
-        limit = text_at(container, "resources", "limits", "memory")
-        if limit:
-            return limit
-    return ""
