@@ -140,6 +140,19 @@ async def test_a_failed_commit_takes_back_all_that_builds_on_it(tmp_path: Path):
         assert collection.entries["n", "a"] is again
 
 
+def test_two_processes_never_share_a_database(tmp_path: Path):
+    first = Store(tmp_path / "s.db")
+    first.open()
+    with pytest.raises(StoreError, match="is in use by another process"):
+        Store(tmp_path / "s.db").open()
+    with pytest.raises(StoreError, match="is in use by another process"):
+        backup.restore(tmp_path / "s.db", tmp_path / "s.db")
+    first.close()
+    second = Store(tmp_path / "s.db")
+    second.open()
+    second.close()
+
+
 def test_a_damaged_file_is_refused_with_a_sentence(tmp_path: Path):
     path = tmp_path / "s.db"
     path.write_bytes(b"this is no database" * 1000)
@@ -170,7 +183,9 @@ async def test_a_backup_is_consistent_and_a_restore_never_reuses_versions(tmp_pa
 
 def test_a_damaged_backup_is_refused_and_nothing_is_lost(tmp_path: Path):
     path, bad = tmp_path / "s.db", tmp_path / "bad.db"
-    Store(path).open()
+    store = Store(path)
+    store.open()
+    store.close()
     before = path.read_bytes()
     bad.write_bytes(b"junk" * 5000)
     with pytest.raises(StoreError):

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from anyvisor.embedded.apiserver.store import Store, StoreError
+from anyvisor.embedded.apiserver.store import Store, StoreError, check, hold
 
 VERSION_LEAP = 1_000_000
 """How far versions jump after a restore, so that no version is ever used for two states."""
@@ -36,10 +36,15 @@ def restore(source: Path, database: Path) -> None:
     if not source.is_file():
         raise StoreError(f"there is no backup {source}")
     fresh = database.with_name(database.name + ".restoring")
+    with hold(database):
+        _put_back(source, database, fresh)
+
+
+def _put_back(source: Path, database: Path, fresh: Path) -> None:
     try:
         shutil.copyfile(source, fresh)
         fresh.chmod(0o600)
-        Store(fresh).open()
+        check(fresh)
         _leap(fresh)
         for suffix in ("-wal", "-shm"):
             database.with_name(database.name + suffix).unlink(missing_ok=True)

@@ -73,7 +73,7 @@ class ServerConfig:
     git_version: str = "v1.37.0+anyvisor"
     audit: Callable[[Json], None] | None = None
     """Gets one metadata-level audit event for each request, when given."""
-    max_requests_per_user: int = 256
+    max_requests_per_user: int = 1024
     """Requests, watches apart, that one user may have in progress."""
     max_watches: int = 10_000
     request_seconds: float = 60.0

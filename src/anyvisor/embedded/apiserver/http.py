@@ -107,12 +107,14 @@ class Shell:
             await self._runner.cleanup()
 
     def _identity(self, request: web.BaseRequest) -> Identity:
+        transport = request.transport
+        found = certificate_identity(transport.get_extra_info("peercert")) if transport is not None else None
+        if found is not None:
+            return found
         header = request.headers.get("Authorization", "")
         if header[:7].lower() == "bearer ":
             return self._lookup(header[7:].strip()) or ANONYMOUS
-        transport = request.transport
-        found = certificate_identity(transport.get_extra_info("peercert")) if transport is not None else None
-        return found or ANONYMOUS
+        return ANONYMOUS
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._server is not None:
@@ -125,10 +127,10 @@ class Shell:
         try:
             body = await self._body(request)
         except StatusError as error:
-            return _plain(error_response(error), request)
+            return await _plain(error_response(error), request)
         response = await self._handle(ApiRequest(_request(request, body), identity))
         if response.stream is None:
-            return _plain(response, request)
+            return await _plain(response, request)
         return await self._stream(request, response)
 
     async def _body(self, request: web.BaseRequest) -> bytes:
@@ -184,10 +186,10 @@ def _request(request: web.BaseRequest, body: bytes) -> Request:
     return Request(request.method, path, query, lower_headers(request), body)
 
 
-def _plain(response: ApiResponse, request: web.BaseRequest) -> web.Response:
+async def _plain(response: ApiResponse, request: web.BaseRequest) -> web.Response:
     body = response.body
     headers = response.headers
     if len(body) > GZIP_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
-        body = gzip.compress(body, 1)
+        body = await asyncio.to_thread(gzip.compress, body, 1)
         headers = {**headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
     return web.Response(body=body, status=response.status, headers=headers)

@@ -6,13 +6,16 @@ All rows that wait while a commit is in progress share the next one (WAL, synchr
 """
 
 import contextlib
+import fcntl
 import logging
+import os
 import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +74,53 @@ def _ignore(_rows: Sequence[Row], _failure: BaseException | None) -> None:
     return
 
 
+def hold(path: Path) -> IO[bytes]:
+    """Hold a database against other processes until the result is closed. Raises StoreError when it is in use."""
+    lock = path.with_name(path.name + ".lock").open("ab")
+    try:
+        os.fchmod(lock.fileno(), 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise StoreError(f"the database {path} is in use by another process; stop that one first") from error
+    return lock
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a connection with the settings that durability rests on."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=FULL")
+    db.execute("PRAGMA wal_autocheckpoint=0")
+    db.execute(f"PRAGMA journal_size_limit={CHECKPOINT_BYTES * 2}")
+    db.execute("PRAGMA cache_size=-2048")
+    db.execute("PRAGMA busy_timeout=10000")
+    return db
+
+
+def check(path: Path) -> None:
+    """Make the tables where they are missing; look for damage where the last process did not end cleanly.
+
+    Raises StoreError when the file is damaged or of another format.
+    """
+    wal = path.with_name(path.name + "-wal")
+    try:
+        unclean = wal.exists() and wal.stat().st_size > 0
+        with contextlib.closing(connect(path)) as db:
+            db.executescript(SCHEMA)
+            db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
+            found = db.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0]
+            damage = db.execute("PRAGMA quick_check(1)").fetchone()[0] if unclean else "ok"
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(
+            f"cannot open the database {path}: {error}; restore it from a backup or move it away"
+        ) from error
+    if found != FORMAT:
+        raise StoreError(f"the database {path} has format {found}; this version reads format {FORMAT}")
+    if damage != "ok":
+        raise StoreError(f"the database {path} is damaged: {damage}; restore it from a backup")
+
+
 class Store:
     """One SQLite file; `start` loads nothing and starts the threads, `rows` reads the whole log first."""
 
@@ -83,34 +133,43 @@ class Store:
         self._closing = False
         self._on_commit: OnCommit = _ignore
         self._failed_epoch = -1
+        self._lock: IO[bytes] | None = None
 
     def open(self) -> None:
-        """Create or check the file. Raises StoreError when it is damaged or of another format."""
+        """Create or check the file, and hold it against other processes.
+
+        Raises StoreError when it is damaged, of another format or in use.
+        """
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = hold(self._path)
             if not self._path.exists():
                 self._path.touch(mode=0o600)
-            with contextlib.closing(self._connect()) as db:
-                db.executescript(SCHEMA)
-                db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
-                found = db.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0]
-                damage = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(
-                f"cannot open the database {self._path}: {error}; restore it from a backup or move it away"
-            ) from error
-        if found != FORMAT:
-            raise StoreError(f"the database {self._path} has format {found}; this version reads format {FORMAT}")
-        if damage != "ok":
-            raise StoreError(f"the database {self._path} is damaged: {damage}; restore it from a backup")
+            check(self._path)
+        except OSError as error:
+            self._release()
+            raise StoreError(f"cannot open the database {self._path}: {error}; check its folder") from error
+        except StoreError:
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def rows(self) -> Iterator[Row]:
-        """Read every row in order of its resourceVersion."""
+        """Read every row in order of its resourceVersion. Raises StoreError when one cannot be read."""
         with contextlib.closing(self._connect()) as db:
-            for rv, resource, namespace, name, deleted, value in db.execute(
-                "SELECT rv, resource, namespace, name, deleted, value FROM log ORDER BY rv"
-            ):
-                yield Row(rv, resource, namespace, name, bool(deleted), value)
+            try:
+                for rv, resource, namespace, name, deleted, value in db.execute(
+                    "SELECT rv, resource, namespace, name, deleted, value FROM log ORDER BY rv"
+                ):
+                    yield Row(rv, resource, namespace, name, bool(deleted), value)
+            except sqlite3.Error as error:
+                raise StoreError(
+                    f"the database {self._path} cannot be read: {error}; restore it from a backup"
+                ) from error
 
     def floors(self) -> dict[str, int]:
         """Return, for each resource, the version up to which its history is gone."""
@@ -146,6 +205,7 @@ class Store:
         self._wal_full.set()
         if self._checkpointer is not None:
             self._checkpointer.join()
+        self._release()
 
     def backup(self, target: Path) -> None:
         """Copy a consistent state to `target` while writes go on. Blocks; call it in a thread."""
@@ -154,14 +214,7 @@ class Store:
             source.backup(copy, pages=256, sleep=0)
 
     def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
-        db.execute("PRAGMA wal_autocheckpoint=0")
-        db.execute(f"PRAGMA journal_size_limit={CHECKPOINT_BYTES * 2}")
-        db.execute("PRAGMA cache_size=-2048")
-        db.execute("PRAGMA busy_timeout=10000")
-        return db
+        return connect(self._path)
 
     def _write_loop(self) -> None:
         wal = self._path.with_name(self._path.name + "-wal")
