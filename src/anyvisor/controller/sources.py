@@ -46,6 +46,10 @@ ATTACHMENTS = Resource(
     namespaced=True,
     kind="NetworkAttachmentDefinition",
 )
+_IMPORT = "cdi.kubevirt.io"
+STORAGE_PROFILES = Resource(_IMPORT, "v1beta1", "storageprofiles", namespaced=False, kind="StorageProfile")
+IMPORTERS = Resource(_IMPORT, "v1beta1", "cdis", namespaced=False, kind="CDI")
+IMPORTER_CONFIGS = Resource(_IMPORT, "v1beta1", "cdiconfigs", namespaced=False, kind="CDIConfig")
 NODE_LEASES = "kube-node-lease"
 OWNER = "owner"
 CLAIM = "claim"
@@ -169,6 +173,9 @@ class Sources:
     data_volumes: Informer | None
     quotas: Informer | None
     attachments: Informer | None
+    storage_profiles: Informer | None
+    importers: Informer | None
+    importer_configs: Informer | None
 
     def all(self) -> Sequence[Informer]:
         """Every cache that there is."""
@@ -185,6 +192,11 @@ def get(informer: Informer | None, namespace: str | None, name: str) -> Json | N
 def index(informer: Informer | None, name: str, key: str) -> list[Json]:
     """The cached objects under a key of an index, decoded."""
     return [_plain(found) for found in informer.index(name, key)] if informer is not None else []
+
+
+def every(informer: Informer | None) -> list[Json]:
+    """All cached objects, decoded."""
+    return [_plain(found) for found in informer.values()] if informer is not None else []
 
 
 def _plain(found: CachedObject) -> Json:
@@ -240,6 +252,9 @@ async def open_sources(client: Client) -> AsyncGenerator[Sources]:
             data_volumes=await optional(DATA_VOLUMES),
             quotas=await optional(QUOTAS),
             attachments=await optional(ATTACHMENTS),
+            storage_profiles=await optional(STORAGE_PROFILES),
+            importers=await optional(IMPORTERS),
+            importer_configs=await optional(IMPORTER_CONFIGS),
         )
         for informer in sources.all():
             await informer.synced.wait()

@@ -17,7 +17,18 @@ from anyvisor.controller.outcome import Change, Outcome, Write
 from anyvisor.controller.planned import Fleet, plan_instance
 from anyvisor.controller.podspec.networks import attachment_names
 from anyvisor.controller.settling import changes_of, held_back, settle
-from anyvisor.controller.sources import CLAIM, OWNER, STATE_OF, Sources, configuration, get, index, key_of, owner_key
+from anyvisor.controller.sources import (
+    CLAIM,
+    OWNER,
+    STATE_OF,
+    Sources,
+    configuration,
+    every,
+    get,
+    index,
+    key_of,
+    owner_key,
+)
 from anyvisor.controller.vm.data_volumes import claim_name
 from anyvisor.controller.vmi.reconcile import reconcile_vmi, with_problem
 from anyvisor.controller.vmi.topology import needed
@@ -156,9 +167,12 @@ class VmiController:
             owner=get(sources.vms, space, str(owner.get("name", ""))) if owner is not None else None,
             data_volumes=self._data_volumes(space, claims),
             claims=claims,
-            storage_classes={one.meta.name: one.json() for one in sources.storage_classes.values()},
+            storage_classes={name(one): one for one in every(sources.storage_classes)},
+            storage_profiles={name(one): one for one in every(sources.storage_profiles)},
+            importers=every(sources.importers),
+            importer_config=next(iter(every(sources.importer_configs)), None),
             migrations=self._migrations(vmi),
-            nodes=[one.json() for one in sources.nodes.values()] if needed(vmi) else (),
+            nodes=every(sources.nodes) if needed(vmi) else (),
             namespace_labels=self._namespace_labels(space),
             quotas=self._quotas(space),
             attachments=self._attachments(vmi),
@@ -170,9 +184,9 @@ class VmiController:
     def _fleet(self) -> Fleet:
         sources = self._sources
         return Fleet(
-            classes=[one.json() for one in sources.classes.values()],
-            drivers=[one.json() for one in sources.drivers.values()],
-            nodes=[node_facts(one.json()) for one in sources.hypervisor_nodes.values()],
+            classes=every(sources.classes),
+            drivers=every(sources.drivers),
+            nodes=[node_facts(one) for one in every(sources.hypervisor_nodes)],
             on_cluster=self._on_cluster,
         )
 
@@ -195,16 +209,14 @@ class VmiController:
         return {name(one): one for one in found if one is not None}
 
     def _migrations(self, vmi: Json) -> list[Json]:
-        found = self._sources.migrations.values() if self._sources.migrations is not None else ()
-        return [one.json() for one in found if one.meta.namespace == namespace(vmi)]
+        return [one for one in every(self._sources.migrations) if namespace(one) == namespace(vmi)]
 
     def _namespace_labels(self, space: str) -> dict[str, str]:
         found = self._sources.namespaces.get(None, space)
         return dict(found.meta.labels or {}) if found is not None else {}
 
     def _quotas(self, space: str) -> list[Json]:
-        found = self._sources.quotas.values() if self._sources.quotas is not None else ()
-        return [one.json() for one in found if one.meta.namespace == space]
+        return [one for one in every(self._sources.quotas) if namespace(one) == space]
 
     def _attachments(self, vmi: Json) -> dict[str, Json]:
         """The definitions of the networks that the instance names, by `namespace/name`."""

@@ -34,8 +34,6 @@ class VmiWorld:
     """Claims of the VMI's namespace, by name."""
     storage_classes: Mapping[str, Json] = field(default_factory=nothing)
     storage_profiles: Mapping[str, Json] = field(default_factory=nothing)
-    config_maps: Mapping[str, Json] | None = None
-    """ConfigMaps of the namespace where they are known; None where nobody looks."""
     importers: Sequence[Json] = ()
     """The CDI objects: whether an importer of disk images is installed."""
     importer_config: Json | None = None
