@@ -42,6 +42,7 @@ def _controller() -> list[Json]:
         ),
         _READ_CLASSES,
         rule("cdi.kubevirt.io", "*", READ),
+        rule("k8s.cni.cncf.io", "network-attachment-definitions", READ),
         rule("core", "resourcequotas", READ),
         rule("core", "pods", f"{READ},{WRITE}"),
         rule("core", "pods/status", "patch,update"),
