@@ -32,18 +32,18 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
     names = [f"node-{number}" for number in range(1, nodes + 1)]
     for name in _SHARED:
         import_module(name)
-    components = [
-        Component("control", partial(control.run, instance, listener, context, drivers, ready), instance.log("control"))
-    ]
+    packages = [load(name) for name in drivers]
+    run_control = partial(control.run, instance, listener, context, packages, ready)
+    components = [Component("control", run_control, instance.log("control"))]
     for name in names:
         pki.ensure_client(instance, f"kubelet-{name}", f"system:node:{name}", ["system:nodes"])
         pki.ensure_client(instance, f"agent-{name}", f"system:anyvisor:agent:{name}", ["system:anyvisor:agents"])
-        run_node = partial(node.run, instance, name, drivers)
+        run_node = partial(node.run, instance, name, packages)
         components.append(Component(f"agent-{name}", run_node, instance.log(f"agent-{name}")))
-        for driver in drivers:
-            sockets = driver_process.listen(instance, name, driver)
-            run_driver = partial(driver_process.run, instance, name, driver, sockets)
-            label = f"driver-{driver}-{name}"
+        for package in packages:
+            sockets = driver_process.listen(instance, name, package.name)
+            run_driver = partial(driver_process.run, instance, name, package, sockets)
+            label = f"driver-{package.name}-{name}"
             components.append(Component(label, run_driver, instance.log(label)))
     try:
         zygote.serve(components, instance.zygote_socket, lambda: None, [lock])

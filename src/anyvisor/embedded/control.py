@@ -21,7 +21,7 @@ from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
 from anyvisor.embedded.aggregation import GatewayRoutes, PodLogs
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
-from anyvisor.embedded.drivers import DriverPackage, load
+from anyvisor.embedded.drivers import DriverPackage
 from anyvisor.embedded.eviction import Evictions
 from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.scheduler.service import Scheduler
@@ -35,17 +35,16 @@ log = logging.getLogger(__name__)
 
 
 def run(
-    instance: Instance, listener: socket.socket, context: ssl.SSLContext, drivers: Sequence[str], ready: int
+    instance: Instance, listener: socket.socket, context: ssl.SSLContext, packages: Sequence[DriverPackage], ready: int
 ) -> None:
     """Serve until SIGTERM. One `+` is written to `ready` when the API answers."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    packages = [load(name) for name in drivers]
     confine.become(instance.users.control, [instance.control_dir])
     uvloop.run(_serve(instance.control_dir, listener, context, packages, ready))
 
 
 async def _serve(
-    directory: Path, listener: socket.socket, context: ssl.SSLContext, packages: list[DriverPackage], ready: int
+    directory: Path, listener: socket.socket, context: ssl.SSLContext, packages: Sequence[DriverPackage], ready: int
 ) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)

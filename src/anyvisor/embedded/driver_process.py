@@ -12,7 +12,7 @@ from pathlib import Path
 import uvloop
 
 from anyvisor.embedded import confine, system
-from anyvisor.embedded.drivers import load
+from anyvisor.embedded.drivers import DriverPackage
 from anyvisor.embedded.instance import Instance
 from anyvisor.hri.kit.driver import Driver
 from anyvisor.hri.kit.server import serve
@@ -53,12 +53,11 @@ def _bind(path: Path, kind: socket.SocketKind) -> socket.socket:
     return listener
 
 
-def run(instance: Instance, node: str, name: str, sockets: DriverSockets) -> None:
+def run(instance: Instance, node: str, package: DriverPackage, sockets: DriverSockets) -> None:
     """Serve until SIGTERM."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
-    package = load(name)
     user = instance.users.driver
-    state = instance.node_dir(node) / "drivers" / name
+    state = instance.node_dir(node) / "drivers" / package.name
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chown(state, user, user)
     confine.become(user, [state], system.device_groups())

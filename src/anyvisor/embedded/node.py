@@ -13,7 +13,7 @@ from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
 from anyvisor.embedded import driver_process
-from anyvisor.embedded.drivers import load
+from anyvisor.embedded.drivers import DriverPackage
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
 from anyvisor.embedded.instance import Instance
@@ -30,15 +30,15 @@ from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.http import HttpTransport
 
 
-def run(instance: Instance, node: str, drivers: Sequence[str]) -> None:
+def run(instance: Instance, node: str, packages: Sequence[DriverPackage]) -> None:
     """Run until SIGTERM; guests do not notice."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=driver_process.LOG_FORMAT)
-    addresses = [_address(instance, node, name) for name in drivers]
+    addresses = [_address(instance, node, package) for package in packages]
     uvloop.run(_run(instance, node, addresses))
 
 
-def _address(instance: Instance, node: str, name: str) -> DriverAddress:
-    place, manifest = driver_process.directory(instance, node, name), load(name).manifest
+def _address(instance: Instance, node: str, package: DriverPackage) -> DriverAddress:
+    place, manifest = driver_process.directory(instance, node, package.name), package.manifest
     stated = frozenset(
         name for name, statement in manifest["capabilities"].items() if statement.get("state") in (True, "yes")
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyvisor.embedded.instance import Instance, InstanceError, lock_instance
-from anyvisor.embedded.zygote import ZygoteClient, ZygoteError
+from anyvisor.embedded.zygote_client import ZygoteClient, ZygoteError
 
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 20.0

@@ -27,11 +27,12 @@ from typing import Any, NoReturn, cast
 from anyvisor.embedded import system
 from anyvisor.launcher import shim
 
-_MAX_MESSAGE = 64 * 1024
-_MAX_DESCRIPTORS = 4
+MAX_MESSAGE = 64 * 1024
+MAX_DESCRIPTORS = 4
 _STABLE_SECONDS = 10.0
 _MAX_BACKOFF_SECONDS = 10.0
 _STOP_SECONDS = 5.0
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def serve(
     for end in (wakeup, signalled):
         end.setblocking(False)
     signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _SIGNALS:
         signal.signal(number, _noted)
     gc.collect()
     gc.freeze()
@@ -154,16 +155,25 @@ def _exit_words(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
+def _fork(server: _Server) -> int:
+    """Fork; no signal that is meant for the child is heard with the zygote's ears."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    pid = os.fork()
+    if pid == 0:
+        _leave_zygote(server)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
 def _fork_component(server: _Server, child: _Child) -> None:
     parent = os.getpid()
-    pid = os.fork()
+    pid = _fork(server)
     if pid != 0:
         child.pid, child.since = pid, time.monotonic()
         return
     code = 1
     try:
         system.end_with_parent(parent)
-        _leave_zygote(server)
         _redirect(os.open(child.component.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
         system.set_name(f"av-{child.component.name}")
         child.component.run()
@@ -189,7 +199,7 @@ def causes(error: BaseException) -> list[BaseException]:
 def _leave_zygote(server: _Server) -> None:
     """Undo in a child what belongs to the zygote alone."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     server.selector.close()
     server.listener.close()
@@ -235,7 +245,7 @@ def _answer(server: _Server) -> None:
             connection.settimeout(1.0)
             if not _is_ours(connection):
                 return
-            message, received, flags, _ = socket.recv_fds(connection, _MAX_MESSAGE, _MAX_DESCRIPTORS)
+            message, received, flags, _ = socket.recv_fds(connection, MAX_MESSAGE, MAX_DESCRIPTORS)
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                 raise ValueError("the request is too large")
             reply, descriptors = _handle(server, json.loads(message), received)
@@ -286,19 +296,16 @@ def _fork_launcher(server: _Server, request: dict[str, Any], descriptors: list[i
     wants_netns = bool(request["netns"])
     if len(descriptors) != 1 + wants_netns:
         raise ValueError("a launch needs its log, and its network namespace where one is named")
-    pid = os.fork()
+    pid = _fork(server)
     if pid == 0:
-        _run_launcher(server, directory, uid, gid, groups, descriptors)
+        _run_launcher(directory, uid, gid, groups, descriptors)
     return pid
 
 
-def _run_launcher(
-    server: _Server, directory: str, uid: int, gid: int, groups: list[str], descriptors: list[int]
-) -> NoReturn:
+def _run_launcher(directory: str, uid: int, gid: int, groups: list[str], descriptors: list[int]) -> NoReturn:
     code = 70
     try:
         os.setsid()
-        _leave_zygote(server)
         for path in groups:
             with open(path, "w") as file:
                 file.write(str(os.getpid()))
@@ -327,79 +334,3 @@ def _set_limits() -> None:
     for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK):
         hard = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (hard, hard))
-
-
-# Client
-
-
-class ZygoteError(Exception):
-    """The zygote refused a request, or is not there."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchRequest:
-    """A launcher to be forked. Descriptors stay the caller's."""
-
-    directory: str
-    uid: int
-    gid: int
-    log: int
-    cgroup_procs: Sequence[str] = ()
-    netns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Launched:
-    """A running launcher; `pidfd` is the caller's to close."""
-
-    pid: int
-    pidfd: int
-
-
-@dataclass(frozen=True, slots=True)
-class ZygoteClient:
-    """Requests to the zygote at `path`. Calls block for about a millisecond."""
-
-    path: Path
-
-    def launch(self, request: LaunchRequest) -> Launched:
-        """Fork a launcher.
-
-        Raises:
-            ZygoteError: with the cause.
-        """
-        message = {
-            "op": "launch",
-            "directory": request.directory,
-            "uid": request.uid,
-            "gid": request.gid,
-            "cgroup_procs": list(request.cgroup_procs),
-            "netns": request.netns is not None,
-        }
-        descriptors = [request.log] if request.netns is None else [request.log, request.netns]
-        reply, received = self._call(message, descriptors)
-        return Launched(reply["pid"], received[0])
-
-    def status(self) -> dict[str, Any]:
-        """The zygote's pid, and each component's name, pid, restarts and age in seconds."""
-        return self._call({"op": "status"}, [])[0]
-
-    def stop(self) -> None:
-        """Tell the zygote to end the components and itself. Guests go on."""
-        self._call({"op": "stop"}, [])
-
-    def _call(self, message: dict[str, Any], descriptors: list[int]) -> tuple[dict[str, Any], list[int]]:
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-                connection.settimeout(5.0)
-                connection.connect(str(self.path))
-                socket.send_fds(connection, [json.dumps(message).encode()], descriptors)
-                data, received, _, _ = socket.recv_fds(connection, _MAX_MESSAGE, _MAX_DESCRIPTORS)
-        except OSError as error:
-            raise ZygoteError(f"the instance's supervisor does not answer at {self.path}: {error}") from error
-        if not data:
-            raise ZygoteError("the instance's supervisor refused the request")
-        reply = json.loads(data)
-        if "error" in reply:
-            raise ZygoteError(reply["error"])
-        return reply, received

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anyvisor.embedded.zygote import LaunchRequest, ZygoteClient, ZygoteError
+from anyvisor.embedded.zygote_client import LaunchRequest, ZygoteClient, ZygoteError
 
 PROGRAM = """
 import signal, sys, time
