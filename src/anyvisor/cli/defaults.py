@@ -33,8 +33,11 @@ def defaults(template: Json, kubevirt: Json, architecture: str) -> list[tuple[st
     return [(d.path, _shown(answer.object, d.path), d.source) for d in answer.defaults]
 
 
-def _shown(obj: Any, path: str) -> str:
+def _shown(obj: Json, path: str) -> str:
     """The value at a path such as `spec.domain.devices.disks[0].disk.bus`, as short text."""
+    prefix, _, key = path.partition("annotations.")
+    if key:
+        return str(object_at(obj, *prefix.split(".")[:-1], "annotations").get(key, ""))[:60]
     value: Any = obj
     for step in path.replace("[", ".[").split("."):
         if step.startswith("["):
