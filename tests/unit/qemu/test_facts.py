@@ -11,6 +11,7 @@ from anyvisor.drivers.qemu.service import QemuDriver
 from anyvisor.hri.errors import VmmFailed
 from anyvisor.hri.kit import MachineContext
 from anyvisor.hri.kit.events import EventLog
+from anyvisor.hri.kit.facts import store
 from anyvisor.hri.v1.machine_pb2 import PrepareRequest
 from anyvisor.hri.v1.node_pb2 import NodeFacts
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM
@@ -44,7 +45,7 @@ async def test_emulator_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 async def test_facts_are_kept_for_one_boot_and_binary(tmp_path: Path) -> None:
     emulator, cache = program(tmp_path / "emulator", "exit 1"), tmp_path / "facts.json"
     known = Facts(emulator, version="9.9.9", installed=True)
-    facts._store(cache, facts._Stored(facts.key(emulator), known))
+    store(cache, facts.key(emulator), known)
     assert await facts.find(emulator, cache) == known
     program(tmp_path / "emulator", "exit 1 # another binary")
     assert (await facts.find(emulator, cache)).version == ""
@@ -78,7 +79,7 @@ async def test_driver_without_its_vmm_says_so_everywhere(tmp_path: Path) -> None
 
 
 async def test_node_facts_follow_a_binary_that_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anyvisor.drivers.qemu.service.RECHECK_SECONDS", 0.01)
+    monkeypatch.setattr("anyvisor.hri.kit.facts.RECHECK_SECONDS", 0.01)
     emulator = tmp_path / "emulator"
     stream = QemuDriver(str(emulator)).node_facts()
     assert (await anext(stream)).health == NodeFacts.HEALTH_UNDETECTED

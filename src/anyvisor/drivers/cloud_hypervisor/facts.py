@@ -4,7 +4,6 @@ They cost one short run of the VMM, so they are kept in a file, for one boot of 
 """
 
 import asyncio
-import contextlib
 import os
 import shutil
 import tempfile
@@ -12,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from anyvisor.drivers.cloud_hypervisor import probe_guest, versions
+from anyvisor.hri.kit import kvm
+from anyvisor.hri.kit.facts import VmmFacts, kept
+from anyvisor.hri.kit.facts import key as facts_key
 
 BINARY_VARIABLE: Final = "ANYVISOR_CLOUD_HYPERVISOR"
 FIRMWARE_VARIABLE: Final = "ANYVISOR_CLOUD_HYPERVISOR_FIRMWARE"
@@ -25,30 +25,17 @@ FIRMWARES: Final = (
     "/usr/local/share/cloud-hypervisor/CLOUDHV.fd",
     "/usr/local/share/cloud-hypervisor/hypervisor-fw",
 )
-KVM_DEVICE: Final = "/dev/kvm"
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 ASK_SECONDS: Final = 10.0
 PROBE_SECONDS: Final = 10.0
 FORM: Final = 1
 """Raised whenever the facts or the ways to find them change."""
 
 
-class Facts(msgspec.Struct, frozen=True):
-    """What one binary can do on one node; `problem` says why it cannot be used."""
+class Facts(VmmFacts, frozen=True):
+    """What one binary can do on one node."""
 
     binary: str = ""
-    version: str = ""
     firmware: str = ""
-    kvm_opens: bool = False
-    kvm_runs: bool = False
-    kvm_message: str = ""
-    installed: bool = False
-    problem: str = ""
-
-
-class _Stored(msgspec.Struct):
-    key: str
-    facts: Facts
 
 
 def binary_path(configured: str, environment: Mapping[str, str]) -> str:
@@ -66,40 +53,13 @@ def firmware_path(environment: Mapping[str, str]) -> str:
 
 
 def key(binary: str, firmware: str) -> str:
-    """What the facts stand and fall with: the boot, the binary, the firmware, the right to use KVM, and this code."""
-    try:
-        status = os.stat(binary)
-        identity = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
-    except OSError:
-        identity = "none"
-    boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
-    return f"{FORM}/{boot}/{binary}/{identity}/{firmware}/{os.access(KVM_DEVICE, os.R_OK | os.W_OK)}"
+    """What the facts stand and fall with."""
+    return facts_key(FORM, binary, firmware)
 
 
 async def find(binary: str, firmware: str, cache: Path | None) -> Facts:
     """The facts, from the cache or by running the VMM. Never raises: trouble is a fact too."""
-    wanted = key(binary, firmware)
-    stored = _load(cache) if cache is not None else None
-    if stored is not None and stored.key == wanted:
-        return stored.facts
-    facts = await _find(binary, firmware)
-    if cache is not None and not facts.problem:
-        _store(cache, _Stored(wanted, facts))
-    return facts
-
-
-def _load(cache: Path) -> _Stored | None:
-    try:
-        return msgspec.json.decode(cache.read_bytes(), type=_Stored)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _store(cache: Path, stored: _Stored) -> None:
-    with contextlib.suppress(OSError):
-        unfinished = cache.with_name(f".{cache.name}.{os.getpid()}")
-        unfinished.write_bytes(msgspec.json.encode(stored))
-        unfinished.replace(cache)
+    return await kept(Facts, cache, key(binary, firmware), lambda: _find(binary, firmware))
 
 
 async def _find(binary: str, firmware: str) -> Facts:
@@ -117,22 +77,20 @@ async def _find(binary: str, firmware: str) -> Facts:
     if status != 0 or not version:
         return Facts(binary, installed=True, problem=f"{binary} --version does not answer (status {status})")
     if why := versions.too_old(version):
-        return Facts(binary, version.removeprefix("v"), installed=True, problem=f"{binary}: {why}")
-    opens, why = _open_kvm()
+        return Facts(binary, version=version.removeprefix("v"), installed=True, problem=f"{binary}: {why}")
+    opens, why = kvm.try_open()
     runs = False
     if opens:
         runs, why = await _try_kvm(binary)
-    return Facts(binary, version.removeprefix("v"), firmware, opens, runs, why, installed=True)
-
-
-def _open_kvm() -> tuple[bool, str]:
-    try:
-        os.close(os.open(KVM_DEVICE, os.O_RDWR | os.O_CLOEXEC))
-    except FileNotFoundError:
-        return False, f"{KVM_DEVICE} does not exist: enable virtualization in the firmware, and load the kvm module"
-    except OSError as error:
-        return False, f"{KVM_DEVICE} cannot be opened ({error.strerror}): give the driver's user access to it"
-    return True, ""
+    return Facts(
+        binary,
+        firmware,
+        version=version.removeprefix("v"),
+        installed=True,
+        kvm_opens=opens,
+        kvm_runs=runs,
+        kvm_message=why,
+    )
 
 
 async def _try_kvm(binary: str) -> tuple[bool, str]:
@@ -150,8 +108,8 @@ async def _try_kvm(binary: str) -> tuple[bool, str]:
     if status == 0 and said == probe_guest.RUNS:
         return True, ""
     if said:
-        return False, f"{KVM_DEVICE} opens, but a small guest failed on it after step {said[:1].decode()}"
-    return False, f"{KVM_DEVICE} opens, but does not run what a kernel does first (status {status}): a guest would die"
+        return False, f"{kvm.DEVICE} opens, but a small guest failed on it after step {said[:1].decode()}"
+    return False, f"{kvm.DEVICE} opens, but does not run what a kernel does first (status {status}): a guest would die"
 
 
 async def _run(command: Sequence[str], seconds: float, descriptors: Sequence[int] = ()) -> tuple[int, bytes]:

@@ -1,6 +1,5 @@
 """The Cloud Hypervisor driver: the HRI's methods in terms of sessions and translations."""
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -17,16 +16,16 @@ from anyvisor.drivers.cloud_hypervisor.session import Session
 from anyvisor.drivers.cloud_hypervisor.translate import Host, Translation, translate
 from anyvisor.drivers.cloud_hypervisor.translate.machine import CONTROL, EVENTS
 from anyvisor.hri.errors import HriError, InvalidRequest, MachineNotFound, NotImplementedByDriver, VmmFailed
-from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext
+from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext, kvm
+from anyvisor.hri.kit.facts import Finder
 from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareRequest, PrepareResponse, StopRequest
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
-from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
+from anyvisor.hri.v1.node_pb2 import NodeFacts
 from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest, OpenStreamResponse
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, END_REASON_INTERNAL_ERROR, PHASE_CRASHED, Endpoint
 
-RECHECK_SECONDS: Final = 60.0
-"""Nothing tells when the VMM is installed or upgraded, or /dev/kvm appears."""
+VMM: Final = "Cloud Hypervisor"
 HANDLE_FORM: Final = 1
 
 
@@ -53,10 +52,7 @@ class CloudHypervisorDriver(Driver):
     def __init__(self, binary: str = "", cache: Path | None = None) -> None:
         """`binary` is the configured program; empty = by environment or PATH. `cache` keeps the node's facts."""
         self._configured = binary
-        self._cache = cache
-        self._facts: Facts | None = None
-        self._facts_key = ""
-        self._finding = asyncio.Lock()
+        self._facts = Finder(lambda: facts.key(*self._program()), lambda: facts.find(*self._program(), cache))
 
     @property
     def info(self) -> DriverInfo:
@@ -64,41 +60,27 @@ class CloudHypervisorDriver(Driver):
         return DriverInfo(
             driver=manifest.DRIVER,
             version=__version__,
-            vmm_name="Cloud Hypervisor",
-            vmm_version=self._facts.version if self._facts else "",
+            vmm_name=VMM,
+            vmm_version=self._facts.version,
             manifest_digest=manifest.digest(),
         )
 
-    async def facts(self) -> Facts:
-        """The facts of this node as of now; looked for at the first question and when something has changed."""
-        async with self._finding:
-            binary = facts.binary_path(self._configured, os.environ)
-            firmware = facts.firmware_path(os.environ)
-            wanted = facts.key(binary, firmware)
-            if self._facts is None or self._facts_key != wanted:
-                self._facts = await facts.find(binary, firmware, self._cache)
-                self._facts_key = wanted
-            return self._facts
+    def _program(self) -> tuple[str, str]:
+        """The program and the firmware, as they are now."""
+        return facts.binary_path(self._configured, os.environ), facts.firmware_path(os.environ)
 
-    async def node_facts(self) -> AsyncGenerator[NodeFacts]:
+    def node_facts(self) -> AsyncGenerator[NodeFacts]:
         """The facts, and again whenever they change."""
-        last: Facts | None = None
-        while True:
-            found = await self.facts()
-            if found != last:
-                last = found
-                yield _node_facts(found)
-            await asyncio.sleep(RECHECK_SECONDS)
+        return self._facts.node_facts(_node_facts)
 
     async def probe(self) -> Sequence[Condition]:
         """Ready when the VMM is there and new enough."""
-        return [_condition(await self.facts())]
+        found = await self._facts.now()
+        return [found.condition(VMM)]
 
     async def prepare(self, machine: MachineContext, request: PrepareRequest) -> PrepareResponse:
         """Translate."""
-        found = await self.facts()
-        if found.problem:
-            raise VmmFailed(found.problem, retry="after_change")
+        found = await self._facts.usable()
         result = translate(request.machine, _host(found))
         remembered = _remember(request.machine, result)
         machine.session = Planned(result, remembered)
@@ -266,30 +248,12 @@ def _withdrawn(found: Facts) -> list[str]:
     return [] if found.firmware else ["boot.uefi"]
 
 
-def _condition(found: Facts) -> Condition:
-    return Condition(
-        type="VmmAvailable",
-        status=not found.problem,
-        reason="Found" if not found.problem else ("NotUsable" if found.installed else "NotInstalled"),
-        message=found.problem or f"Cloud Hypervisor {found.version}",
-    )
-
-
 def _node_facts(found: Facts) -> NodeFacts:
-    health = NodeFacts.HEALTH_HEALTHY
-    if found.problem:
-        health = NodeFacts.HEALTH_UNHEALTHY if found.installed else NodeFacts.HEALTH_UNDETECTED
-    kvm = AcceleratorFact(
-        accelerator=ACCELERATOR_KVM,
-        opens=found.kvm_opens,
-        runs_guest=found.kvm_runs,
-        message=found.kvm_message,
-    )
     return NodeFacts(
-        health=health,
-        conditions=[_condition(found)],
-        accelerators=[] if found.problem else [kvm],
+        health=found.health,
+        conditions=[found.condition(VMM)],
+        accelerators=[] if found.problem else [found.kvm],
         withdrawn_capabilities=_withdrawn(found),
         vmm_version=found.version,
-        devices_needed=["/dev/kvm"] if not found.problem else [],
+        devices_needed=[kvm.DEVICE] if not found.problem else [],
     )

@@ -18,10 +18,11 @@ from anyvisor.drivers.qemu import probe_guest
 from anyvisor.drivers.qemu.qmp import Event, QmpClient, QmpRefused
 from anyvisor.drivers.qemu.translate.displays import DEVICES
 from anyvisor.hri.errors import HriError
+from anyvisor.hri.kit import kvm
+from anyvisor.hri.kit.facts import VmmFacts, kept
+from anyvisor.hri.kit.facts import key as facts_key
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Accelerator
 
-KVM_DEVICE: Final = "/dev/kvm"
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 PROBE_SECONDS: Final = 20.0
 GUEST_SECONDS: Final = 10.0
 """The probe guest needs a tenth of a second where it runs at all."""
@@ -29,21 +30,15 @@ FORM: Final = 2
 """Raised whenever the facts or the ways to find them change."""
 
 
-class Facts(msgspec.Struct, frozen=True):
-    """What one binary can do on one node; `problem` says why nothing is known."""
+class Facts(VmmFacts, frozen=True):
+    """What one binary can do on one node."""
 
     emulator: str
-    version: str = ""
     profiles: tuple[str, ...] = ()
     default_profile: str = ""
     cpu_models: tuple[str, ...] = ()
     displays: tuple[str, ...] = ()
     """QEMU's devices for graphics cards."""
-    kvm_opens: bool = False
-    kvm_runs: bool = False
-    kvm_message: str = ""
-    installed: bool = False
-    problem: str = ""
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
@@ -51,46 +46,14 @@ class Facts(msgspec.Struct, frozen=True):
         return (ACCELERATOR_KVM, ACCELERATOR_EMULATION) if self.kvm_runs else (ACCELERATOR_EMULATION,)
 
 
-class _Stored(msgspec.Struct):
-    key: str
-    facts: Facts
-
-
 def key(emulator: str) -> str:
-    """What the facts stand and fall with: the boot, the binary, the right to use KVM, and this code."""
-    try:
-        status = os.stat(emulator)
-        binary = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
-    except OSError:
-        binary = "none"
-    boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
-    return f"{FORM}/{boot}/{emulator}/{binary}/{os.access(KVM_DEVICE, os.R_OK | os.W_OK)}"
+    """What the facts stand and fall with."""
+    return facts_key(FORM, emulator)
 
 
 async def find(emulator: str, cache: Path | None) -> Facts:
     """The facts, from the cache or by running QEMU. Never raises: trouble is a fact too."""
-    wanted = key(emulator)
-    stored = _load(cache) if cache is not None else None
-    if stored is not None and stored.key == wanted:
-        return stored.facts
-    facts = await _find(emulator)
-    if cache is not None and not facts.problem:
-        _store(cache, _Stored(wanted, facts))
-    return facts
-
-
-def _load(cache: Path) -> _Stored | None:
-    try:
-        return msgspec.json.decode(cache.read_bytes(), type=_Stored)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _store(cache: Path, stored: _Stored) -> None:
-    with contextlib.suppress(OSError):
-        unfinished = cache.with_name(f".{cache.name}.{os.getpid()}")
-        unfinished.write_bytes(msgspec.json.encode(stored))
-        unfinished.replace(cache)
+    return await kept(Facts, cache, key(emulator), lambda: _find(emulator))
 
 
 async def _find(emulator: str) -> Facts:
@@ -99,7 +62,7 @@ async def _find(emulator: str) -> Facts:
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             facts = await _ask(emulator)
-        opens, why = _open_kvm()
+        opens, why = kvm.try_open()
         runs = False
         if opens:
             runs, why = await _try_kvm(emulator)
@@ -169,27 +132,17 @@ async def _has_device(client: QmpClient, name: str) -> bool:
     return True
 
 
-def _open_kvm() -> tuple[bool, str]:
-    try:
-        os.close(os.open(KVM_DEVICE, os.O_RDWR | os.O_CLOEXEC))
-    except FileNotFoundError:
-        return False, f"{KVM_DEVICE} does not exist: enable virtualization in the firmware, and load the kvm module"
-    except OSError as error:
-        return False, f"{KVM_DEVICE} cannot be opened ({error.strerror}): give the driver's user access to it"
-    return True, ""
-
-
 async def _try_kvm(emulator: str) -> tuple[bool, str]:
     """Run the probe guest; a KVM that opens need not run one."""
     try:
         async with asyncio.timeout(GUEST_SECONDS):
             status = await run_probe(emulator, "kvm", "host")
     except TimeoutError:
-        return False, f"{KVM_DEVICE} opens, but a small guest did not end on it within {GUEST_SECONDS:g} s"
+        return False, f"{kvm.DEVICE} opens, but a small guest did not end on it within {GUEST_SECONDS:g} s"
     if status is None:
-        return False, f"{KVM_DEVICE} opens, but stopped a small guest with an internal error: use emulation"
+        return False, f"{kvm.DEVICE} opens, but stopped a small guest with an internal error: use emulation"
     if status != probe_guest.RUNS:
-        return False, f"{KVM_DEVICE} opens, but a small guest failed on it (status {status})"
+        return False, f"{kvm.DEVICE} opens, but a small guest failed on it (status {status})"
     return True, ""
 
 

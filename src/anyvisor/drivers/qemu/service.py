@@ -1,6 +1,5 @@
 """The QEMU driver: the HRI's methods in terms of sessions and translations."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -13,7 +12,8 @@ from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import Host, translate
 from anyvisor.drivers.qemu.translate.machine import CONTROL
 from anyvisor.hri.errors import HriError, MachineNotFound, NotImplementedByDriver, VmmFailed
-from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext
+from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext, kvm
+from anyvisor.hri.kit.facts import Finder
 from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareResponse, StopRequest
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
@@ -25,23 +25,18 @@ from anyvisor.hri.v1.stream_pb2 import (
 )
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Endpoint
 
+VMM: Final = "QEMU"
 _STREAMS: Final = {
     STREAM_KIND_CONSOLE: (Endpoint.PURPOSE_CONSOLE, "console"),
     STREAM_KIND_DISPLAY: (Endpoint.PURPOSE_DISPLAY, "display"),
 }
-RECHECK_SECONDS: Final = 60.0
-"""Nothing tells when QEMU is installed or upgraded, or /dev/kvm appears."""
 
 
 class QemuDriver(Driver):
     """QEMU on x86, by KVM where a guest really runs on it, else by software emulation."""
 
     def __init__(self, emulator: str = EMULATOR, cache: Path | None = None) -> None:
-        self._emulator = emulator
-        self._cache = cache
-        self._facts: Facts | None = None
-        self._facts_key = ""
-        self._finding = asyncio.Lock()
+        self._facts = Finder(lambda: facts.key(emulator), lambda: facts.find(emulator, cache))
 
     @property
     def info(self) -> DriverInfo:
@@ -49,47 +44,23 @@ class QemuDriver(Driver):
         return DriverInfo(
             driver=manifest.DRIVER,
             version=__version__,
-            vmm_name="QEMU",
-            vmm_version=self._facts.version if self._facts else "",
+            vmm_name=VMM,
+            vmm_version=self._facts.version,
             manifest_digest=manifest.digest(),
         )
 
-    async def facts(self) -> Facts:
-        """The facts of this node as of now; looked for at the first question and when the binary has changed."""
-        async with self._finding:
-            wanted = facts.key(self._emulator)
-            if self._facts is None or self._facts_key != wanted:
-                self._facts = await facts.find(self._emulator, self._cache)
-                self._facts_key = wanted
-            return self._facts
-
-    async def node_facts(self) -> AsyncGenerator[NodeFacts]:
+    def node_facts(self) -> AsyncGenerator[NodeFacts]:
         """The facts, and again whenever they change."""
-        last: Facts | None = None
-        while True:
-            found = await self.facts()
-            if found != last:
-                last = found
-                yield _node_facts(found)
-            await asyncio.sleep(RECHECK_SECONDS)
+        return self._facts.node_facts(_node_facts)
 
     async def probe(self) -> Sequence[Condition]:
         """Ready when QEMU answers."""
-        found = await self.facts()
-        return [
-            Condition(
-                type="VmmAvailable",
-                status=not found.problem,
-                reason="Found" if not found.problem else "NotUsable",
-                message=found.problem or f"QEMU {found.version}",
-            )
-        ]
+        found = await self._facts.now()
+        return [found.condition(VMM)]
 
     async def prepare(self, machine: MachineContext, request: PrepareRequest) -> PrepareResponse:
         """Translate."""
-        found = await self.facts()
-        if found.problem:
-            raise VmmFailed(found.problem, retry="after_change")
+        found = await self._facts.usable()
         result = translate(request.machine, _host(found))
         stated = manifest.stated_capabilities()
         response = PrepareResponse(
@@ -206,31 +177,16 @@ def _host(found: Facts) -> Host:
 
 
 def _node_facts(found: Facts) -> NodeFacts:
-    health = NodeFacts.HEALTH_HEALTHY
-    if found.problem:
-        health = NodeFacts.HEALTH_UNHEALTHY if found.installed else NodeFacts.HEALTH_UNDETECTED
     return NodeFacts(
-        health=health,
-        conditions=[
-            Condition(
-                type="VmmAvailable",
-                status=not found.problem,
-                reason="Found" if not found.problem else "NotUsable",
-                message=found.problem,
-            )
-        ],
+        health=found.health,
+        conditions=[found.condition(VMM)],
         accelerators=[
-            AcceleratorFact(
-                accelerator=ACCELERATOR_KVM,
-                opens=found.kvm_opens,
-                runs_guest=found.kvm_runs,
-                message=found.kvm_message,
-            ),
+            found.kvm,
             AcceleratorFact(accelerator=ACCELERATOR_EMULATION, opens=not found.problem, runs_guest=not found.problem),
         ],
         withdrawn_capabilities=[] if found.kvm_runs else ["accel.kvm"],
         cpu_models=found.cpu_models,
         machine_profiles=[*(["q35"] if found.default_profile else []), *found.profiles],
         vmm_version=found.version,
-        devices_needed=["/dev/kvm"] if found.kvm_runs else [],
+        devices_needed=[kvm.DEVICE] if found.kvm_runs else [],
     )
