@@ -82,6 +82,18 @@ async def test_a_write_is_visible_only_when_durable_but_the_next_write_sees_it(t
         assert not collection.pending
 
 
+async def test_a_version_on_its_way_can_be_waited_for(tmp_path: Path):
+    async with Opened(tmp_path / "s.db") as state:
+        collection = state.collection("things")
+        future = state.put(collection, thing("a", 1), None)
+        pending = collection.latest(("n", "a"))
+        assert pending is not None
+        await state.durable(pending)
+        assert future.done()
+        assert collection.entries["n", "a"] is pending
+        await state.durable(pending)
+
+
 async def test_compaction_bounds_history_and_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(states, "HISTORY_EVENTS", 20)
     monkeypatch.setattr(states, "COMPACT_ROWS", 5)

@@ -184,18 +184,23 @@ class Controllers:
             if b'"aggregationRule"' in entry.raw:
                 self._enqueue("role", (CLUSTER_ROLES, entry.key))
 
+    async def aggregate_roles(self) -> None:
+        """Bring every aggregated role up to date now, as a new server must before it answers."""
+        for entry in list(self._state.collection(CLUSTER_ROLES).range(None)):
+            if b'"aggregationRule"' in entry.raw:
+                await self._aggregate((CLUSTER_ROLES, entry.key))
+
     async def _aggregate(self, where: Where) -> None:
         """Bring the rules of an aggregated role up to date."""
         entry = self._state.collection(where[0]).entries.get(where[1])
         resource = self._garbage.resource(where[0])
         if entry is None or resource is None:
             return
-        rules = aggregated_rules(self._state, entry.object())
-        if rules is None or rules == entry.object().get("rules"):
+        if aggregated_rules(self._state, entry.object()) in (None, entry.object().get("rules")):
             return
 
         def change(role: Json) -> Json:
-            role["rules"] = rules
+            role["rules"] = aggregated_rules(self._state, role) or []
             return role
 
         await self._writer.update(call_as(ROLE_IDENTITY, resource, where[1]), change)

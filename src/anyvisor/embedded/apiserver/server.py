@@ -204,6 +204,7 @@ class ApiServer:
         await self._ensure([*bootstrap.default_roles(), *component_roles()])
         await self.install_crds(self._config.crds)
         await self._ensure(self._config.objects)
+        await self._controllers.aggregate_roles()
 
     async def install_crds(self, crds: Sequence[Json]) -> None:
         """Create the given CustomResourceDefinitions, or bring those that exist up to date."""

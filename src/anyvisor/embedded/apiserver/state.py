@@ -362,6 +362,12 @@ class State:
         """Queue a new version of `obj`; sets its resourceVersion. The future ends when it is durable."""
         return self._submit(collection, obj, previous, deleted=False)
 
+    async def durable(self, entry: Entry) -> None:
+        """Wait until a version that was read by `latest` is on disk. Raises the Status of a failed write."""
+        flight = self._in_flight.get(entry.rv)
+        if flight is not None:
+            await asyncio.shield(flight.future)
+
     def remove(self, collection: Collection, obj: Json, previous: Entry) -> asyncio.Future[Entry]:
         """Queue the removal of an object whose last state is `obj`."""
         return self._submit(collection, obj, previous, deleted=True)

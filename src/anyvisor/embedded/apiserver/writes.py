@@ -405,6 +405,7 @@ class Writer:
             return None
         finished = is_finished(new)
         if not finished and old == new:
+            await self._state.durable(entry)
             return Outcome(entry.raw)
         stored = to_stored(resource, new)
         if call.options.dry_run:
@@ -479,6 +480,7 @@ class Writer:
                 gone = await self._state.remove(collection, stored, entry)
                 return Outcome(gone.raw, deleted=True)
             if not changed:
+                await self._state.durable(entry)
                 return Outcome(entry.raw)
             written = await self._state.put(collection, stored, entry)
             return Outcome(written.raw)
