@@ -120,7 +120,9 @@ def finish() -> None:
     if left:
         raise DemoError("left behind: " + "; ".join(left))
     shutil.rmtree(DATA)
-    print("nothing is left: no process, no network namespace, no interface, no mount, no socket, no file")
+    print(
+        "nothing is left: no process, no network namespace, no interface, no mount, no\ncontrol group, no socket, no file"
+    )
 
 
 def leftovers(instance: str) -> list[str]:
@@ -135,8 +137,10 @@ def leftovers(instance: str) -> list[str]:
             found.append(f"process {directory.name}: {command[:80]}")
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     found += [f"mount {mount}" for mount in mounts if instance in mount or str(DATA) in mount]
-    found += [f"{path}" for path in Path("/run/anyvisor").glob(f"{instance}/**/*") if path.is_socket()]
+    found += [f"{path}" for path in Path("/run/anyvisor").glob(f"{instance}*")]
     found += [f"network namespace {path.name}" for path in Path("/run/netns").glob(f"*{instance}*")]
+    found += [f"interface {path.name}" for path in Path("/sys/class/net").glob(f"*{instance}*")]
+    found += [f"control group {path}" for path in Path("/sys/fs/cgroup").glob(f"**/anyvisor/{instance}*")]
     return found
 
 

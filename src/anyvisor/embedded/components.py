@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 from collections.abc import Sequence
 from functools import partial
@@ -12,6 +13,7 @@ from anyvisor.embedded import control, driver_process, node, pki, zygote
 from anyvisor.embedded.drivers import load
 from anyvisor.embedded.instance import Instance, InstanceError, lock_instance, record_port
 from anyvisor.embedded.podnetwork import pod_networks
+from anyvisor.embedded.podrunner import cgroups
 from anyvisor.embedded.zygote import Component
 
 _BACKLOG = 1024
@@ -54,17 +56,17 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
 
 
 def _clear_run_dir(instance: Instance) -> None:
-    """Remove our own sockets, and what no launcher needs any more: directories, and the pods' network."""
+    """Remove our own sockets, and what no launcher needs any more: directories, control groups, the pods' network."""
     networks = pod_networks(instance)
-    if networks is not None and not any(instance.run_dir.glob("nodes/*/pods/*")):
-        asyncio.run(networks.clean_up())
+    if not any(instance.run_dir.glob("nodes/*/pods/*")):
+        if networks is not None:
+            asyncio.run(networks.clean_up())
+        cgroups.remove_parents(instance.id)
+        shutil.rmtree(instance.run_dir, ignore_errors=True)
+        return
     for path in instance.run_dir.glob("nodes/*/**/*.sock"):
         if "pods" not in path.relative_to(instance.run_dir).parts:
             path.unlink(missing_ok=True)
-    below = (path for path in instance.run_dir.rglob("*") if path.is_dir())
-    for path in sorted(below, key=lambda path: len(path.parts), reverse=True):
-        with contextlib.suppress(OSError):  # a launcher lives there
-            path.rmdir()
 
 
 def _listen(instance: Instance) -> socket.socket:

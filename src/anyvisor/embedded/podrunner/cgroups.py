@@ -126,3 +126,12 @@ def remove(directories: tuple[str, ...]) -> bool:
         except OSError:
             clean = False
     return clean
+
+
+def remove_parents(instance: str, root: Path = ROOT) -> None:
+    """Remove the directories in which an instance's pods had theirs, as far as they are empty."""
+    bases = [root] if (root / "cgroup.controllers").exists() else [root / name for name in _V1_CONTROLLERS]
+    for base in bases:
+        for path in (*(base / PARENT).glob(f"{instance}-*"), base / PARENT):
+            with contextlib.suppress(OSError):  # another instance has pods there
+                path.rmdir()
