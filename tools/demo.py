@@ -120,9 +120,7 @@ def finish() -> None:
     if left:
         raise DemoError("left behind: " + "; ".join(left))
     shutil.rmtree(DATA)
-    print(
-        "nothing is left: no process, no network namespace, no interface, no mount, no\ncontrol group, no socket, no file"
-    )
+    print("nothing is left: no process, network namespace, interface, mount, control group, socket or file")
 
 
 def leftovers(instance: str) -> list[str]:
