@@ -4,7 +4,8 @@ import pytest
 
 from anyvisor.drivers.cloud_hypervisor import states
 from anyvisor.drivers.cloud_hypervisor.events import Event
-from anyvisor.drivers.cloud_hypervisor.states import Intent, View
+from anyvisor.drivers.cloud_hypervisor.states import Intent
+from anyvisor.hri.kit.views import View
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_FORCED,
     END_REASON_GUEST_SHUTDOWN,

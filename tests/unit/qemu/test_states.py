@@ -3,7 +3,8 @@
 import pytest
 
 from anyvisor.drivers.qemu.qmp import Event
-from anyvisor.drivers.qemu.states import Intent, View, after_close, after_event, of_run_state
+from anyvisor.drivers.qemu.states import after_close, after_event, of_run_state
+from anyvisor.hri.kit.views import Intent, View
 from anyvisor.hri.v1 import types_pb2 as t
 
 RUNNING = View(t.PHASE_RUNNING)

@@ -115,7 +115,7 @@ class CloudHypervisorDriver(Driver):
 
     async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
         """Press the power button, or end the VMM."""
-        session = _session(machine)
+        session = machine.session_of(Session)
         if mode == StopRequest.MODE_REQUEST:
             await session.press_button(reboot=reboot)
         else:
@@ -123,19 +123,19 @@ class CloudHypervisorDriver(Driver):
 
     async def reset(self, machine: MachineContext, call: Call) -> None:
         """Hard reset."""
-        await _session(machine).reset()
+        await machine.session_of(Session).reset()
 
     async def pause(self, machine: MachineContext, call: Call) -> None:
         """Halt the vCPUs."""
-        await _session(machine).pause()
+        await machine.session_of(Session).pause()
 
     async def resume(self, machine: MachineContext, call: Call) -> None:
         """Run the vCPUs."""
-        await _session(machine).resume()
+        await machine.session_of(Session).resume()
 
     async def apply(self, machine: MachineContext, request: ApplyRequest, call: Call) -> None:
         """One live change."""
-        await changes.apply(_session(machine), request, call.descriptors)
+        await changes.apply(machine.session_of(Session), request, call.descriptors)
 
     async def destroy(self, machine: MachineContext, call: Call) -> None:
         """Read the end state, end the VMM, forget the machine. A VMM that does not answer is the agent's to kill."""
@@ -204,12 +204,6 @@ async def _prepare_overlays(machine: MachineContext, translation: Translation, t
             state.phase, state.end_reason = PHASE_CRASHED, END_REASON_INTERNAL_ERROR
             state.message = error.message
         raise
-
-
-def _session(machine: MachineContext) -> Session:
-    if not isinstance(machine.session, Session):
-        raise VmmFailed(f"there is no control channel to machine {machine.id!r}; adopt it first")
-    return machine.session
 
 
 def _remember(machine: Machine, result: Translation) -> Remembered:

@@ -19,11 +19,11 @@ from anyvisor.drivers.cloud_hypervisor.rest import (
     RestTimeout,
     closed_within,
 )
-from anyvisor.drivers.cloud_hypervisor.states import Intent, View
+from anyvisor.drivers.cloud_hypervisor.states import Intent
 from anyvisor.drivers.cloud_hypervisor.translate import Json, NicRequest
 from anyvisor.drivers.cloud_hypervisor.versions import check_version
 from anyvisor.hri.errors import DeadlineExceeded, MachineNotFound, Refused, VmmFailed
-from anyvisor.hri.kit import MachineContext
+from anyvisor.hri.kit import MachineContext, View
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_INTERNAL_ERROR,
     PHASE_CRASHED,
@@ -75,11 +75,11 @@ class Session:
             await self.call("vm.boot", seconds=BOOT_SECONDS)
             info = await self.info()
         except RestClosed as error:
-            self._show(states.after_close(View(PHASE_STARTING), self.intent))
+            self.machine.show(states.after_close(View(PHASE_STARTING), self.intent))
             raise VmmFailed(f"{self.machine.state.message}: {error}", retry="after_change") from error
         except (RestError, RequestTooLarge, VmmFailed) as error:
             await self._undo()
-            self._show(_failed_start(str(error)))
+            self.machine.show(_failed_start(str(error)))
             raise VmmFailed(f"the guest could not be started: {error}", retry="after_change") from error
         self.intent.watched = True
         self._take(info)
@@ -154,7 +154,7 @@ class Session:
             return await self._live().put(path, body, descriptors=descriptors, seconds=seconds)
         except RestRefused as error:
             if error.says(DEAD_LOOP):
-                self._show(states.dying(self._view()))
+                self.machine.show(states.dying(self.machine.view))
             raise
 
     async def info(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Session:
         """End the VMM with its images written out; returns when it is gone."""
         client = self._client
         if client is None or client.closed:
-            if self._view().final:
+            if self.machine.view.final:
                 return
             raise VmmFailed(f"there is no control channel to machine {self.machine.id!r}; adopt it, or kill its VMM")
         self.intent.force = True
@@ -214,12 +214,12 @@ class Session:
 
     async def read_end(self) -> None:
         """Read the end that the VMM holds after the guest went down, if it can still be asked."""
-        if self._client is None or self._client.closed or self._view().final:
+        if self._client is None or self._client.closed or self.machine.view.final:
             return
         with contextlib.suppress(RestError):
             view = states.of_vmm_state(str((await self.info()).get("state", states.MISSING)), self.intent)
             if view.final:
-                self._show(view)
+                self.machine.show(view)
 
     async def step(self, path: str, *, already: str = "", seconds: float = CALL_SECONDS) -> None:
         """A call without content, its errors as those of the HRI; `already` is the error of one that is done."""
@@ -253,30 +253,19 @@ class Session:
 
     # Observations
 
-    def _view(self) -> View:
-        state = self.machine.state
-        return View(state.phase, state.end_reason, state.pause_reason, state.message)
-
-    def _show(self, view: View) -> None:
-        with self.machine.change() as state:
-            state.phase = view.phase
-            state.end_reason = view.end_reason
-            state.pause_reason = view.pause_reason
-            state.message = view.message
-
     def _take(self, info: Mapping[str, Any]) -> None:
         """Bring the machine's state up to what the VMM says now."""
         told = str(info.get("state", states.MISSING))
         restarts = told == states.CREATED and (self._starting_over or self.intent.reboot)
         if not restarts:
             view = states.of_vmm_state(told, self.intent)
-            before = self._view()
+            before = self.machine.view
             if (view.phase, view.end_reason, view.pause_reason) != (
                 before.phase,
                 before.end_reason,
                 before.pause_reason,
             ):
-                self._show(view)
+                self.machine.show(view)
         memory = info.get("memory_actual_size")
         with self.machine.change() as state:
             if isinstance(memory, int) and 0 <= memory < 1 << 63:
@@ -294,10 +283,10 @@ class Session:
                 if not self.intent.force:
                     self._ask()
             case _:
-                before = self._view()
+                before = self.machine.view
                 after = states.after_event(before, event, self.intent)
                 if after != before:
-                    self._show(after)
+                    self.machine.show(after)
                 if event.source == "guest" and after.final:
                     self._spawn(self._halt())
 
@@ -326,7 +315,7 @@ class Session:
         try:
             await self.call("vm.boot", seconds=BOOT_SECONDS)
         except RestError as error:
-            self._show(_failed_start(str(error)))
+            self.machine.show(_failed_start(str(error)))
         finally:
             self._starting_over = False
 
@@ -345,7 +334,7 @@ class Session:
         if self._events is not None:
             self._events.drain()
         if ended:
-            self._show(states.after_close(self._view(), self.intent))
+            self.machine.show(states.after_close(self.machine.view, self.intent))
         self.machine.disconnected()
         for task in self._tasks:
             task.cancel()

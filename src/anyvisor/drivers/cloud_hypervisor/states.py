@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from anyvisor.drivers.cloud_hypervisor.events import Event
+from anyvisor.hri.kit import views
+from anyvisor.hri.kit.views import View
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_FORCED,
     END_REASON_GUEST_SHUTDOWN,
@@ -16,9 +18,7 @@ from anyvisor.hri.v1.types_pb2 import (
     END_REASON_PANIC,
     END_REASON_REQUESTED_SHUTDOWN,
     END_REASON_UNKNOWN,
-    END_REASON_UNSPECIFIED,
     END_REASON_VMM_EXITED,
-    PAUSE_REASON_UNSPECIFIED,
     PAUSE_REASON_USER,
     PHASE_CRASHED,
     PHASE_LOST,
@@ -27,12 +27,7 @@ from anyvisor.hri.v1.types_pb2 import (
     PHASE_STARTING,
     PHASE_STOPPED,
     PHASE_STOPPING,
-    EndReason,
-    PauseReason,
-    Phase,
 )
-
-FINAL: Final = frozenset({PHASE_STOPPED, PHASE_CRASHED, PHASE_LOST})
 
 CREATED: Final = "Created"
 RUNNING: Final = "Running"
@@ -41,28 +36,10 @@ MISSING: Final = ""
 """The VMM runs and has no machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """The part of a machine's state that the VMM's states and events decide."""
-
-    phase: Phase
-    end_reason: EndReason = END_REASON_UNSPECIFIED
-    pause_reason: PauseReason = PAUSE_REASON_UNSPECIFIED
-    message: str = ""
-
-    @property
-    def final(self) -> bool:
-        """Whether the guest is down for good."""
-        return self.phase in FINAL
-
-
 @dataclass(slots=True)
-class Intent:
+class Intent(views.Intent):
     """What was asked of the guest, or seen of it, on this connection."""
 
-    stop: bool = False
-    reboot: bool = False
-    force: bool = False
     watched: bool = False
     """The guest ran while this client watched: an end that it sees now is the guest's own."""
     shutdown: bool = False

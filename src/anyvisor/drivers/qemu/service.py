@@ -11,7 +11,7 @@ from anyvisor.drivers.qemu.facts import Facts
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import Host, translate
 from anyvisor.drivers.qemu.translate.machine import CONTROL
-from anyvisor.hri.errors import HriError, MachineNotFound, NotImplementedByDriver, VmmFailed
+from anyvisor.hri.errors import HriError, MachineNotFound, NotImplementedByDriver
 from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext, kvm
 from anyvisor.hri.kit.facts import Finder
 from anyvisor.hri.v1.identity_pb2 import Condition
@@ -90,7 +90,7 @@ class QemuDriver(Driver):
 
     async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
         """Press the power button, or end QEMU."""
-        session = _session(machine)
+        session = machine.session_of(Session)
         if mode == StopRequest.MODE_REQUEST:
             await session.press_button(reboot=reboot)
         else:
@@ -98,15 +98,15 @@ class QemuDriver(Driver):
 
     async def reset(self, machine: MachineContext, call: Call) -> None:
         """Hard reset."""
-        await _session(machine).reset()
+        await machine.session_of(Session).reset()
 
     async def pause(self, machine: MachineContext, call: Call) -> None:
         """Halt the vCPUs."""
-        await _session(machine).pause()
+        await machine.session_of(Session).pause()
 
     async def resume(self, machine: MachineContext, call: Call) -> None:
         """Run the vCPUs."""
-        await _session(machine).resume()
+        await machine.session_of(Session).resume()
 
     async def destroy(self, machine: MachineContext, call: Call) -> None:
         """Read the end state, end QEMU, forget the machine. A QEMU that does not answer is the agent's to kill."""
@@ -156,12 +156,6 @@ class QemuDriver(Driver):
                     protocol_version=endpoint.protocol_version,
                 )
         raise MachineNotFound(f"machine {machine.id!r} has no {word} {request.device_id!r}")
-
-
-def _session(machine: MachineContext) -> Session:
-    if not isinstance(machine.session, Session):
-        raise VmmFailed(f"there is no control channel to machine {machine.id!r}; adopt it first")
-    return machine.session
 
 
 def _host(found: Facts) -> Host:

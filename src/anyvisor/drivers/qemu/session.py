@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from anyvisor.drivers.qemu import states
 from anyvisor.drivers.qemu.qmp import Command, Event, QmpClient, QmpClosed, QmpRefused
-from anyvisor.drivers.qemu.states import Intent, View
 from anyvisor.drivers.qemu.translate.devices import AGENT_PORT
 from anyvisor.hri.errors import HriError, MachineNotFound, Refused, VmmFailed
-from anyvisor.hri.kit import MachineContext
+from anyvisor.hri.kit import Intent, MachineContext, View
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_VMM_EXITED,
     PAUSE_REASON_IO_ERROR,
@@ -63,7 +62,7 @@ class Session:
             client = await self._open(connection)
             version = await client.greet(*self._first_run.commands)
         except QmpClosed as error:
-            self._show(_failed_start())
+            self._machine.show(_failed_start())
             raise VmmFailed(_failed_start().message, retry="after_change") from error
         except QmpRefused as error:
             raise VmmFailed(f"the guest could not be started: {error.description}") from error
@@ -83,7 +82,7 @@ class Session:
 
     def _began(self) -> None:
         if self._first_run.paused:
-            self._show(View(PHASE_PAUSED, pause_reason=PAUSE_REASON_USER))
+            self._machine.show(View(PHASE_PAUSED, pause_reason=PAUSE_REASON_USER))
 
     async def adopt(self, connection: socket.socket) -> None:
         """Take over a QEMU that runs: prove that it is this machine's, and read its state anew."""
@@ -99,7 +98,7 @@ class Session:
         if name.get("name") != self._machine.id:
             client.close()
             raise Refused(f"this QEMU runs machine {str(name.get('name'))[:80]!r}, not {self._machine.id!r}")
-        self._show(states.of_run_state(str(status.get("status")), self._intent))
+        self._machine.show(states.of_run_state(str(status.get("status")), self._intent))
         with self._machine.change() as state:
             state.vmm_version = version
             state.graceful_stop_possible = True
@@ -126,7 +125,7 @@ class Session:
         self._intent.force = True
         client = self._client
         if client is None or client.closed:
-            self._show(states.after_close(self._view(), self._intent))
+            self._machine.show(states.after_close(self._machine.view, self._intent))
             return
         with contextlib.suppress(QmpClosed):
             await client.execute("quit")
@@ -157,7 +156,7 @@ class Session:
         memory = await self._memory(client)
         status: dict[str, Any] = await client.execute("query-status")
         if status.get("status") in ("running", "shutdown", "guest-panicked", "internal-error"):
-            self._show(states.of_run_state(status["status"], self._intent))
+            self._machine.show(states.of_run_state(status["status"], self._intent))
         with self._machine.change() as state:
             state.memory_bytes = memory
             del state.threads[:]
@@ -166,13 +165,13 @@ class Session:
     async def read_end(self) -> None:
         """Read the run state that QEMU holds after the guest went down, if it can still be asked."""
         client = self._client
-        if client is None or client.closed or self._view().final:
+        if client is None or client.closed or self._machine.view.final:
             return
         with contextlib.suppress(HriError):
             status: dict[str, Any] = await client.execute("query-status")
             view = states.of_run_state(str(status.get("status")), self._intent)
             if view.final:
-                self._show(view)
+                self._machine.show(view)
 
     def close(self) -> None:
         """Leave QEMU alone."""
@@ -193,17 +192,6 @@ class Session:
 
     # Observations
 
-    def _view(self) -> View:
-        state = self._machine.state
-        return View(state.phase, state.end_reason, state.pause_reason, state.message)
-
-    def _show(self, view: View) -> None:
-        with self._machine.change() as state:
-            state.phase = view.phase
-            state.end_reason = view.end_reason
-            state.pause_reason = view.pause_reason
-            state.message = view.message
-
     def _on_event(self, event: Event) -> None:
         match event.name:
             case "SHUTDOWN" if self._intent.reboot and event.data.get("reason") == "guest-shutdown":
@@ -215,10 +203,10 @@ class Session:
                 with self._machine.change() as state:
                     state.memory_bytes = max(actual, 0)
             case _:
-                before = self._view()
+                before = self._machine.view
                 after = states.after_event(before, event, self._intent)
                 if after != before:
-                    self._show(after)
+                    self._machine.show(after)
                 self._retry_when_io_failed()
 
     def _start_over(self) -> None:
@@ -229,7 +217,7 @@ class Session:
 
     def _on_closed(self) -> None:
         self._cancel_retry()
-        self._show(_failed_start() if self._starting else states.after_close(self._view(), self._intent))
+        self._machine.show(_failed_start() if self._starting else states.after_close(self._machine.view, self._intent))
         self._machine.disconnected()
 
     # I/O errors: the storage may come back, and nobody tells

@@ -4,11 +4,12 @@ What ended a guest is known only to a connected client: QEMU keeps the run state
 cause. `Intent` is what this driver has asked for, or seen others ask for, on this connection.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from anyvisor.drivers.qemu.qmp.protocol import Event
 from anyvisor.drivers.qemu.translate.disks import disk_of
+from anyvisor.hri.kit.views import Intent, View
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_FORCED,
     END_REASON_GUEST_REBOOT,
@@ -17,11 +18,9 @@ from anyvisor.hri.v1.types_pb2 import (
     END_REASON_PANIC,
     END_REASON_REQUESTED_SHUTDOWN,
     END_REASON_UNKNOWN,
-    END_REASON_UNSPECIFIED,
     END_REASON_VMM_KILLED,
     PAUSE_REASON_IO_ERROR,
     PAUSE_REASON_MIGRATION,
-    PAUSE_REASON_UNSPECIFIED,
     PAUSE_REASON_USER,
     PAUSE_REASON_WATCHDOG,
     PHASE_CRASHED,
@@ -32,37 +31,9 @@ from anyvisor.hri.v1.types_pb2 import (
     PHASE_RUNNING,
     PHASE_STOPPED,
     PHASE_STOPPING,
-    EndReason,
-    PauseReason,
-    Phase,
 )
 
-FINAL: Final = frozenset({PHASE_STOPPED, PHASE_CRASHED, PHASE_LOST})
 MAX_MESSAGE: Final = 400
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The part of a machine's state that run states and events decide."""
-
-    phase: Phase
-    end_reason: EndReason = END_REASON_UNSPECIFIED
-    pause_reason: PauseReason = PAUSE_REASON_UNSPECIFIED
-    message: str = ""
-
-    @property
-    def final(self) -> bool:
-        """Whether the guest is down for good."""
-        return self.phase in FINAL
-
-
-@dataclass(slots=True)
-class Intent:
-    """What was asked of the guest; tells a shutdown on request from one of its own."""
-
-    stop: bool = False
-    reboot: bool = False
-    force: bool = False
 
 
 def of_run_state(status: str, intent: Intent) -> View:

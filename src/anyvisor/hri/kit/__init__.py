@@ -27,8 +27,9 @@ from anyvisor.hri.errors import (
 )
 from anyvisor.hri.kit.descriptors import Descriptors
 from anyvisor.hri.kit.driver import Call, Driver, DriverInfo
-from anyvisor.hri.kit.machines import FINAL_PHASES, MachineContext
+from anyvisor.hri.kit.machines import MachineContext
 from anyvisor.hri.kit.server import DriverServer, KitLimits, serve
+from anyvisor.hri.kit.views import FINAL_PHASES, Intent, View
 
 __all__ = [
     "FINAL_PHASES",
@@ -41,6 +42,7 @@ __all__ = [
     "DriverServer",
     "DriverUnavailable",
     "HriError",
+    "Intent",
     "InvalidRequest",
     "KitLimits",
     "LimitReached",
@@ -50,6 +52,7 @@ __all__ = [
     "OperationCancelled",
     "OperationConflict",
     "Refused",
+    "View",
     "VmmFailed",
     "finding",
     "serve",

@@ -3,23 +3,17 @@
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from anyvisor.hri.errors import LimitReached, MachineNotFound
+from anyvisor.hri.errors import LimitReached, MachineNotFound, VmmFailed
 from anyvisor.hri.kit.events import EventLog
+from anyvisor.hri.kit.views import FINAL_PHASES, View
 from anyvisor.hri.v1.machine_pb2 import Event
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
-from anyvisor.hri.v1.types_pb2 import (
-    PHASE_CRASHED,
-    PHASE_LOST,
-    PHASE_STOPPED,
-    MachineState,
-    Phase,
-)
+from anyvisor.hri.v1.types_pb2 import MachineState, Phase
 
-FINAL_PHASES: Final = frozenset({PHASE_STOPPED, PHASE_CRASHED, PHASE_LOST})
-"""The guest is down for good: a machine is one run, and never runs again."""
 MAX_HANDLE_BYTES: Final = 1 << 16
+_S = TypeVar("_S")
 
 
 class MachineContext:
@@ -81,6 +75,26 @@ class MachineContext:
                 Event(kind=Event.KIND_STATE, machine_id=self.id, state=draft),
                 time.time_ns(),
             )
+
+    @property
+    def view(self) -> View:
+        """Where the machine stands."""
+        state = self._state
+        return View(state.phase, state.end_reason, state.pause_reason, state.message)
+
+    def show(self, view: View) -> None:
+        """Publish where the machine stands, by the rules of `change`."""
+        with self.change() as state:
+            state.phase = view.phase
+            state.end_reason = view.end_reason
+            state.pause_reason = view.pause_reason
+            state.message = view.message
+
+    def session_of(self, kind: type[_S]) -> _S:
+        """The driver's session, for a call that needs a live one; VmmFailed when there is none of that kind."""
+        if not isinstance(self.session, kind):
+            raise VmmFailed(f"there is no control channel to machine {self.id!r}; adopt it first")
+        return self.session
 
     def disconnected(self) -> None:
         """Report that the control channel is lost: the next Adopt reaches the driver, with fresh descriptors."""
