@@ -325,7 +325,8 @@ async def test_limits_metrics_and_audit(tmp_path: Path):
         again = await watch(other, "")
         await again.close()
         text = (await (await other.send(Request("GET", "/metrics"))).read()).decode()
-        assert 'apiserver_request_total{code="429",group="",resource="configmaps",verb="list"} 1.0' in text
+        assert 'apiserver_request_total{code="429",group="",resource="",verb="list"} 1.0' in text
+        assert 'apiserver_request_total{code="200",group="",resource="configmaps",verb="list"} 1.0' in text
         assert "apiserver_registered_watchers 0.0" in text
     event = audited[0]
     assert (event["verb"], event["user"]["username"], event["objectRef"]["resource"]) == ("create", "admin", "pods")

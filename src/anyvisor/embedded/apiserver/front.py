@@ -25,6 +25,10 @@ from anyvisor.embedded.apiserver.status import StatusError
 Json = dict[str, Any]
 Handle = Callable[[ApiRequest], Awaitable[ApiResponse]]
 
+VERBS = frozenset(
+    {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "post", "put", "head"}
+)
+"""What may be a label: names that a client makes up must not fill the memory of the metrics."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30, 60)
 
 
@@ -74,9 +78,11 @@ class Front:
         response = await self._limited(request, verb)
         response.headers["audit-id"] = audit_id
         metrics = self._metrics
-        metrics.requests.labels(verb, target.group, target.resource, str(response.status)).inc()
+        shown = verb if verb in VERBS else "other"
+        known = target if response.status < 400 else Target("")
+        metrics.requests.labels(shown, known.group, known.resource, str(response.status)).inc()
         if response.stream is None:
-            metrics.seconds.labels(verb).observe(time.perf_counter() - started)
+            metrics.seconds.labels(shown).observe(time.perf_counter() - started)
         if self._config.audit is not None:
             self._config.audit(_audit_event(request, target, verb, response.status, audit_id))
         return response
