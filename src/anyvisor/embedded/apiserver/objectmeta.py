@@ -14,6 +14,7 @@ Json = dict[str, Any]
 
 UID_BYTES = 16
 MAX_ANNOTATIONS = 256 << 10
+MAX_LABEL_KEY = 253 + 1 + 63
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _SUBDOMAIN_TEXT = (
@@ -103,7 +104,7 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 def _check_labels(labels: Json) -> list[Cause]:
     causes: list[Cause] = []
     for key, value in labels.items():
-        if not _QUALIFIED.fullmatch(key):
+        if len(key) > MAX_LABEL_KEY or not _QUALIFIED.fullmatch(key):
             causes.append(
                 invalid_value(
                     "metadata.labels", key, "a label key is an optional DNS prefix and a name of at most 63 characters"
