@@ -56,7 +56,8 @@ class Instance:
         """kill -9 of the named processes, or of all; returns when they are gone."""
         running = self.processes()
         pids = [running[name] for name in names] if names else list(running.values())
-        handles = [os.pidfd_open(pid) for pid in pids]
+        ended = list(running.values()) if "zygote" in names else pids  # components end with the zygote
+        handles = [os.pidfd_open(pid) for pid in ended]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         for handle in handles:

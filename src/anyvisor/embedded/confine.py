@@ -25,7 +25,9 @@ def become(uid: int, paths: Sequence[Path] = (), groups: Sequence[int] = ()) -> 
         _reveal(needed)
     except OSError as error:
         log.warning("no mount namespace of our own (%s): these must be reachable for everybody: %s", error, needed)
+    parent = os.getppid()
     system.become(uid, uid, groups)
+    system.end_with_parent(parent)  # the kernel forgets it with the change of user
     system.forbid_new_privileges()
 
 
