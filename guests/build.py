@@ -67,6 +67,26 @@ def disk(out: Path = OUT) -> Path:
 
 def linux(out: Path = OUT) -> LinuxGuest:
     """The Linux guest's kernel and initramfs."""
+    return _linux(out, "linux.initrd", {})
+
+
+def linux_with_agent(out: Path = OUT) -> LinuxGuest:
+    """The Linux guest with Debian's guest agent running in it."""
+    program = out / "debian" / "agent" / "usr/sbin/qemu-ga"
+    if not program.exists():
+        _unpack("qemu-guest-agent", out / "debian" / "agent")
+    return _linux(out, "linux-agent.initrd", {"usr/sbin/qemu-ga": program, **_libraries(program)})
+
+
+def _libraries(program: Path) -> dict[str, Path]:
+    """The libraries of a program and its loader, where it looks for them: this machine's."""
+    listed = _run("ldd", program)
+    if "not found" in listed:
+        raise CannotBuildError(f"libraries of {program.name} are not installed here: {listed.strip()[:500]}")
+    return {path.lstrip("/"): Path(path) for path in re.findall(r"(/\S+) \(0x", listed)}
+
+
+def _linux(out: Path, initramfs_name: str, programs: dict[str, Path]) -> LinuxGuest:
     root = _kernel_root(out)
     image = max((root / "boot").glob("vmlinuz-*-cloud-amd64"))
     version = image.name.removeprefix("vmlinuz-")
@@ -74,11 +94,11 @@ def linux(out: Path = OUT) -> LinuxGuest:
     busybox = _busybox(out)
     scripts = HERE / "linux"
     kernel = _once(out / "linux.kernel", [image], lambda target: target.write_bytes(image.read_bytes()))
-    sources = [busybox, modules / "modules.dep", HERE / "initramfs.py", *scripts.iterdir()]
+    sources = [busybox, modules / "modules.dep", HERE / "initramfs.py", *scripts.iterdir(), *programs.values()]
     initrd = _once(
-        out / "linux.initrd",
+        out / initramfs_name,
         sources,
-        lambda target: target.write_bytes(initramfs.build(busybox, modules, scripts)),
+        lambda target: target.write_bytes(initramfs.build(busybox, modules, scripts, programs)),
     )
     return LinuxGuest(kernel, initrd)
 
@@ -98,6 +118,13 @@ def linux_archive(out: Path = OUT) -> Path:
     guest = linux(out)
     files = {"boot/vmlinuz": guest.kernel, "boot/initrd.img": guest.initrd}
     return _archive(out / "linux.oci.tar", files, "linux")
+
+
+def linux_with_agent_archive(out: Path = OUT) -> Path:
+    """The Linux guest with an agent as an OCI archive with the same paths."""
+    guest = linux_with_agent(out)
+    files = {"boot/vmlinuz": guest.kernel, "boot/initrd.img": guest.initrd}
+    return _archive(out / "linux-agent.oci.tar", files, "linux-agent")
 
 
 def _archive(target: Path, files: dict[str, Path], name: str) -> Path:

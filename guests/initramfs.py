@@ -8,9 +8,9 @@ import gzip
 import lzma
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 MODULES = (
     "virtio_pci",
@@ -29,7 +29,9 @@ SCRIPTS = {
     "counter": "etc/counter",
     "dhcp": "etc/dhcp",
     "farewell": "etc/farewell",
+    "os-release": "etc/os-release",
     "power": "etc/acpi/PWRF/00000080",
+    "shutdown": "bin/shutdown",
 }
 DIRECTORIES = (
     "bin",
@@ -90,9 +92,23 @@ def module_order(tree: Path, wanted: Iterable[str] = MODULES) -> list[str]:
     return order
 
 
-def build(busybox: Path, modules: Path, scripts: Path) -> bytes:
-    """The compressed initramfs; `modules` is a /lib/modules/VERSION tree, `scripts` the guest's sources."""
-    return gzip.compress(pack(_entries(busybox, modules, scripts)), compresslevel=6, mtime=0)
+def build(busybox: Path, modules: Path, scripts: Path, programs: Mapping[str, Path] | None = None) -> bytes:
+    """The compressed initramfs; `modules` is a /lib/modules/VERSION tree, `scripts` the guest's sources.
+
+    `programs` are further files by their place in the guest; the first script starts those that it knows.
+    """
+    entries = (*_entries(busybox, modules, scripts), *_programs(programs or {}))
+    return gzip.compress(pack(entries), compresslevel=6, mtime=0)
+
+
+def _programs(programs: Mapping[str, Path]) -> Iterator[Entry]:
+    made: set[str] = set(DIRECTORIES)
+    for place, source in programs.items():
+        for parent in reversed(PurePosixPath(place).parents[:-1]):
+            if str(parent) not in made:
+                made.add(str(parent))
+                yield Entry(str(parent), stat.S_IFDIR | 0o755)
+        yield Entry(place, stat.S_IFREG | 0o755, source.read_bytes())
 
 
 def _entries(busybox: Path, modules: Path, scripts: Path) -> Iterator[Entry]:

@@ -31,6 +31,11 @@ def linux_guest() -> build.LinuxGuest:
     return _or_skip(build.linux)
 
 
+def linux_guest_with_agent() -> build.LinuxGuest:
+    """The same with a guest agent in it."""
+    return _or_skip(build.linux_with_agent)
+
+
 def tiny_archive() -> Path:
     """The tiny guest as an OCI archive."""
     return _or_skip(build.tiny_archive)
@@ -44,6 +49,11 @@ def disk_archive() -> Path:
 def linux_archive() -> Path:
     """The Linux guest as an OCI archive."""
     return _or_skip(build.linux_archive)
+
+
+def linux_with_agent_archive() -> Path:
+    """The Linux guest with an agent as an OCI archive."""
+    return _or_skip(build.linux_with_agent_archive)
 
 
 def _or_skip(make: Callable[[], T]) -> T:

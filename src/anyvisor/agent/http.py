@@ -16,6 +16,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from anyvisor.agent import display, linux
 from anyvisor.agent.driver import DriverSession
+from anyvisor.agent.guest import http as guest_http
+from anyvisor.agent.guest.protocol import GuestAgentError
 from anyvisor.agent.machine import Machine, serial_text
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.serial import ConsoleClient
@@ -57,6 +59,10 @@ def application(context: NodeContext, metrics: CollectorRegistry, uids: Collecti
     app.router.add_get("/v1/machines/{id}/streams/vnc", _vnc)
     for verb in _VERBS:
         app.router.add_put(f"/v1/machines/{{id}}/{verb}", _verb)
+    for question in guest_http.QUESTIONS:
+        app.router.add_get(f"/v1/machines/{{id}}/{question}", _guest_question)
+    for verb in guest_http.VERBS:
+        app.router.add_put(f"/v1/machines/{{id}}/{verb}", _guest_verb)
     app.router.add_get("/v1/pods/{uid}/log", _log)
     return app
 
@@ -150,7 +156,9 @@ async def _verb(request: web.Request) -> web.Response:
             raise DriverUnavailable(f"driver {machine.record.driver} does not answer; try again in a moment")
         if machine.id not in session.states:
             raise MachineNotFound("the machine is just being taken over; try again in a moment")
-        await session.finished(await _VERBS[verb](session, machine))
+        operation = await _VERBS[verb](session, machine)
+        if operation is not None:
+            await session.finished(operation)
     except HriError as error:
         return web.json_response(
             {"reason": error.code, "message": error.message}, status=_STATUS.get(error.status, 500)
@@ -176,12 +184,18 @@ async def _reset(session: DriverSession, machine: Machine) -> Operation:
     return await session.client.reset(machine.id, generation=record.generation, minor=record.hri_minor)
 
 
-async def _softreboot(session: DriverSession, machine: Machine) -> Operation:
+async def _softreboot(session: DriverSession, machine: Machine) -> Operation | None:
+    """By the guest's own agent where there is one, else by the power button."""
+    if session.states[machine.id].guest_agent.connected:
+        try:
+            return await machine.guest.reboot()
+        except GuestAgentError as error:
+            log.info("machine %s: the power button is pressed, as %s", machine.id, error)
     record = machine.record
     return await session.client.stop(machine.id, generation=record.generation, minor=record.hri_minor, reboot=True)
 
 
-_VERBS: Final[dict[str, Callable[[DriverSession, Machine], Awaitable[Operation]]]] = {
+_VERBS: Final[dict[str, Callable[[DriverSession, Machine], Awaitable[Operation | None]]]] = {
     "pause": _pause,
     "unpause": _unpause,
     "reset": _reset,
@@ -193,6 +207,26 @@ _EVENTS: Final = {
     "reset": ("Reset", "the guest was reset by a user"),
     "softreboot": ("SoftRebooted", "the guest was asked to reboot by a user"),
 }
+
+
+def _connected_guest(request: web.Request) -> Machine:
+    """The machine, whose guest's agent is connected."""
+    context, machine = _machine(request)
+    session = context.sessions.get(machine.record.driver)
+    state = session.states.get(machine.id) if session is not None else None
+    if not machine.endpoints.of_purpose(Endpoint.PURPOSE_GUEST_AGENT):
+        raise web.HTTPNotImplemented(text="the hypervisor of this machine has no channel to an agent in the guest\n")
+    if state is None or not state.guest_agent.connected:
+        raise web.HTTPConflict(text="no agent runs in the guest: install and start one there\n")
+    return machine
+
+
+async def _guest_question(request: web.Request) -> web.Response:
+    return await guest_http.question(request, _connected_guest(request).guest)
+
+
+async def _guest_verb(request: web.Request) -> web.Response:
+    return await guest_http.verb(request, _connected_guest(request).guest)
 
 
 async def _console(request: web.Request) -> web.StreamResponse:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -13,6 +14,10 @@ import msgspec
 from anyvisor.agent import linux, processes
 from anyvisor.agent.display import Viewers
 from anyvisor.agent.endpoints import EndpointError, Endpoints
+from anyvisor.agent.guest.client import GuestAgentClient
+from anyvisor.agent.guest.facts import with_guest
+from anyvisor.agent.guest.protocol import GuestAgentSilent
+from anyvisor.agent.guest.watch import Guest
 from anyvisor.agent.hook import StopHook
 from anyvisor.agent.launchers import Launcher
 from anyvisor.agent.processes import Exit
@@ -59,6 +64,7 @@ class Machine:
         self.launcher = launcher
         self.console = Console(self._noted)
         self.viewers = Viewers()
+        self.guest = Guest(GuestAgentClient(self._guest_channel, self._guest_channel_closed), changed)
         self.serial_log: SerialLog | None = None
         self.network: NetworkSet | None = None
         self.hook: StopHook | None = None
@@ -89,11 +95,25 @@ class Machine:
     @property
     def interfaces(self) -> Sequence[Json] | None:
         """`status.interfaces`; None when nothing is known."""
-        return self.network.status if self.network is not None else None
+        if self.network is None or self.guest.facts is None:
+            return self.network.status if self.network is not None else None
+        return with_guest(self.network.status, self.guest.facts.interfaces)
 
     def use_endpoints(self) -> None:
         """The record's endpoints are bound from now on."""
         self.endpoints = Endpoints(self.launcher.directory if self.launcher else -1, self.record.endpoints)
+
+    async def _guest_channel(self) -> socket.socket:
+        for endpoint in self.endpoints.of_purpose(Endpoint.PURPOSE_GUEST_AGENT):
+            try:
+                return await self.endpoints.connect(endpoint.id, AGENT)
+            except EndpointError as error:
+                raise GuestAgentSilent(str(error)) from error
+        raise GuestAgentSilent("this machine has no channel to an agent in the guest")
+
+    def _guest_channel_closed(self) -> None:
+        for endpoint in self.endpoints.of_purpose(Endpoint.PURPOSE_GUEST_AGENT):
+            self.endpoints.release(endpoint.id)
 
     def _watch_process(self, pidfd: int) -> None:
         asyncio.get_running_loop().add_reader(pidfd, self._ended)
@@ -228,6 +248,7 @@ class Machine:
             self.script.cancel()
         self.console.close(why)
         self.viewers.close(why)
+        self.guest.close()
         if self.hook is not None:
             self.hook.close()
             self.hook = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from anyvisor.agent.guest.watch import FROZEN, GuestFacts
 from anyvisor.api.meta import Json, conditions, object_at, text_at
 from anyvisor.api.wire import Time
 from anyvisor.hri.v1 import types_pb2 as hri
@@ -77,6 +78,7 @@ class Observation:
     hypervisor: Json | None = None
     machine_type: str = ""
     interfaces: Sequence[Json] | None = None
+    guest: GuestFacts | None = None
 
 
 def final_phase(end: hri.MachineState, *, acpi: bool, grace: float) -> str:
@@ -136,6 +138,12 @@ def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:
         new["machine"] = {"type": seen.machine_type}
     if seen.interfaces is not None and list(seen.interfaces) != (old.get("interfaces") or []):
         new["interfaces"] = list(seen.interfaces)
+    if seen.guest is not None:
+        if seen.guest.operating_system and seen.guest.operating_system != old.get("guestOSInfo"):
+            new["guestOSInfo"] = seen.guest.operating_system
+        frozen = FROZEN if seen.guest.freeze_status == FROZEN else None
+        if frozen != old.get("fsFreezeStatus"):
+            new["fsFreezeStatus"] = frozen
     if not new:
         return None
     return {"metadata": {"resourceVersion": text_at(vmi, "metadata", "resourceVersion")}, "status": new}

@@ -212,6 +212,7 @@ async def _show(
 ) -> None:
     """Tell the VMI what is known of its machine."""
     record = machine.record
+    machine.guest.follow(connected=state is not None and state.guest_agent.connected)
     begun = state is not None and state.phase not in (PHASE_UNSPECIFIED, PHASE_PREPARED, PHASE_STARTING)
     was = text_at(vmi, "status", "phase")
     phase = status.RUNNING if begun or was == status.RUNNING else ""
@@ -230,6 +231,7 @@ async def _show(
         hypervisor=hypervisor,
         machine_type=record.machine_type,
         interfaces=machine.interfaces,
+        guest=machine.guest.facts,
     )
     shown = await vmi_status.write(context.client, vmi, seen)
     if shown is not None and begun and was != status.RUNNING:

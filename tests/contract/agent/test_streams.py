@@ -84,6 +84,16 @@ async def closed_with(viewer: aiohttp.ClientWebSocketResponse) -> str:
     return message.extra or ""
 
 
+async def free(agent: aiohttp.ClientSession, path: str) -> aiohttp.ClientWebSocketResponse | None:
+    """A viewer's websocket; None while the display is in use."""
+    try:
+        return await agent.ws_connect(path)
+    except aiohttp.WSServerHandshakeError as error:
+        if error.status != 503:
+            raise
+        return None
+
+
 async def test_the_last_viewer_wins_unless_the_session_is_kept(world: World):
     machine_id = await machine(world)
     path = f"/v1/machines/{machine_id}/streams/vnc"
@@ -103,7 +113,7 @@ async def test_the_last_viewer_wins_unless_the_session_is_kept(world: World):
         assert await closed_with(first) == "another client opened this display"
         assert await second.receive_bytes() == GREETING
         await second.close()
-        third = await agent.ws_connect(f"{path}?preserveSession=true")
+        third = await eventually("the display is free again", lambda: free(agent, f"{path}?preserveSession=true"))
         assert await third.receive_bytes() == GREETING
         await world.type("s", b"poweroff")
         assert await closed_with(third)
@@ -132,6 +142,15 @@ async def test_a_machine_without_that_display_says_so(world: World):
     async with world.agent() as agent:
         assert (await agent.get(f"/v1/machines/{machine_id}/streams/vnc?device=display7")).status == 501
         assert (await agent.get("/v1/machines/nobody/streams/vnc")).status == 404
+
+
+async def test_a_machine_without_a_channel_to_its_guest_says_so(world: World):
+    machine_id = await machine(world)
+    async with world.agent() as agent:
+        for question in ("guestosinfo", "userlist", "filesystemlist"):
+            assert (await agent.get(f"/v1/machines/{machine_id}/{question}")).status == 501
+        for verb in ("freeze", "unfreeze"):
+            assert (await agent.put(f"/v1/machines/{machine_id}/{verb}")).status == 501
 
 
 async def test_logs_of_guest_and_vmm(world: World):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from anyvisor.drivers.qemu import states
 from anyvisor.drivers.qemu.qmp import Command, Event, QmpClient, QmpClosed, QmpRefused
-from anyvisor.drivers.qemu.translate.devices import AGENT_PORT
+from anyvisor.drivers.qemu.translate.devices import AGENT_CHARDEV, AGENT_PORT
 from anyvisor.hri.errors import HriError, MachineNotFound, Refused, VmmFailed
 from anyvisor.hri.kit import Intent, MachineContext, View
 from anyvisor.hri.v1.types_pb2 import (
@@ -17,6 +17,7 @@ from anyvisor.hri.v1.types_pb2 import (
     PAUSE_REASON_USER,
     PHASE_CRASHED,
     PHASE_PAUSED,
+    Endpoint,
     Thread,
 )
 
@@ -102,8 +103,19 @@ class Session:
         with self._machine.change() as state:
             state.vmm_version = version
             state.graceful_stop_possible = True
+        await self._read_agent_port(client)
         await self.refresh()
         self._retry_when_io_failed()
+
+    async def _read_agent_port(self, client: QmpClient) -> None:
+        """Whether the guest's agent has its port open: the event of that was a former client's."""
+        if not any(each.purpose == Endpoint.PURPOSE_GUEST_AGENT for each in self._machine.state.endpoints):
+            return
+        chardevs: list[dict[str, Any]] = await client.execute("query-chardev")
+        with self._machine.change() as state:
+            state.guest_agent.connected = any(
+                each.get("label") == AGENT_CHARDEV and each.get("frontend-open") is True for each in chardevs
+            )
 
     async def _open(self, connection: socket.socket) -> QmpClient:
         self._client = await QmpClient.open(connection, self._on_event, self._on_closed)

@@ -11,6 +11,7 @@ from anyvisor.hri.v1.types_pb2 import Endpoint
 ISA_SERIAL_PORTS: Final = 4
 AGENT_PORT: Final = "agent0"
 """Id of the guest agent's port: only a port with an id reports that somebody opened it."""
+AGENT_CHARDEV: Final = "guest-agent"
 
 
 def add_consoles(draft: Draft, consoles: Sequence[Console]) -> None:
@@ -106,17 +107,17 @@ def _add_tablet(draft: Draft, device: Device, path: str) -> None:
 
 def _add_agent_port(draft: Draft) -> None:
     endpoint = Endpoint(
-        id="guest-agent",
+        id=AGENT_CHARDEV,
         purpose=Endpoint.PURPOSE_GUEST_AGENT,
         protocol="guest-agent+json",
         protocol_version="1",
         exclusive=True,
     )
-    draft.option("chardev", f"socket,id=guest-agent,fd={draft.listen(endpoint)},server=on,wait=off")
+    draft.option("chardev", f"socket,id={AGENT_CHARDEV},fd={draft.listen(endpoint)},server=on,wait=off")
     draft.device("serial-bus", "virtio-serial-pci-non-transitional", addresses.fixed("serial"))
     draft.device(
         AGENT_PORT,
         "virtserialport",
         {"bus": "serial-bus.0", "nr": 1},
-        {"chardev": "guest-agent", "name": "org.qemu.guest_agent.0"},
+        {"chardev": AGENT_CHARDEV, "name": "org.qemu.guest_agent.0"},
     )
