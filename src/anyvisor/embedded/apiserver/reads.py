@@ -243,11 +243,9 @@ class Reader:
         if first:
             for chunk in _chunks([view.event(kind, event) for kind, event in first]):
                 yield chunk
-        while True:
-            now = loop.time()
-            if now >= end:
-                break
-            batch = await watcher.wait(min(end, now + BOOKMARK_SECONDS) if marks else end)
+        mark_at = loop.time() + BOOKMARK_SECONDS
+        while loop.time() < end:
+            batch = await watcher.wait(min(end, mark_at) if marks else end)
             if watcher.cut_off:
                 yield error_line(st.expired("the watch was too slow or its resource changed; list and watch again"))
                 return
@@ -256,6 +254,8 @@ class Reader:
                     yield chunk
             elif marks:
                 yield view.bookmark(self._state.visible)
+            if loop.time() >= mark_at:
+                mark_at = loop.time() + BOOKMARK_SECONDS
 
 
 def _concerns(watcher: Watcher, entry: Entry) -> bool:

@@ -121,6 +121,8 @@ class Watcher:
         self._events: deque[tuple[str, Event]] = deque()
         self._bytes = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
         self.cut_off = False
         """Set when the reader was too slow, or the resource went away: the watch must end."""
 
@@ -146,20 +148,31 @@ class Watcher:
             self._waiter.set_result(None)
 
     async def wait(self, deadline: float) -> list[tuple[str, Event]]:
-        """Return what is queued, at once or as soon as something comes; empty at `deadline` (loop time)."""
-        if not self._events and not self.cut_off:
-            loop = asyncio.get_running_loop()
+        """Return what is queued, at once or as soon as something comes; empty at `deadline` (loop time).
+
+        The timer lives as long as the deadline stays the same, so that an event costs no timer.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._events and not self.cut_off and loop.time() < deadline:
+            if deadline != self._deadline or self._timer is None:
+                self.close()
+                self._deadline = deadline
+                self._timer = loop.call_at(deadline, self._wake)
             self._waiter = loop.create_future()
-            timer = loop.call_at(deadline, self._wake)
             try:
                 await self._waiter
             finally:
-                timer.cancel()
                 self._waiter = None
         batch = list(self._events)
         self._events.clear()
         self._bytes = 0
         return batch
+
+    def close(self) -> None:
+        """Drop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def classify(event: Event, selector: Selector) -> str | None:
@@ -234,6 +247,7 @@ class Collection:
         self._watchers.setdefault(watcher.bucket, set()).add(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
+        watcher.close()
         bucket = self._watchers.get(watcher.bucket)
         if bucket is not None:
             bucket.discard(watcher)
