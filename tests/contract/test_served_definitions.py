@@ -7,7 +7,7 @@ import pytest
 
 from anyvisor.api.definitions import definition
 from anyvisor.api.kinds import KINDS, Kind
-from anyvisor.embedded.apiserver import crds
+from anyvisor.embedded.apiserver import crd_rules, crds
 from anyvisor.embedded.apiserver.schema import prune, set_defaults
 
 from ..unit.api.table import TABLE, filled
@@ -19,7 +19,7 @@ LEFT_OUT = {"status.conditions[0].lastProbeTime"}
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_definition_is_accepted(kind: Kind):
-    assert crds.check(definition(kind), None) == []
+    assert crd_rules.check(definition(kind), None) == []
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class Provisioner:
         return None
 
     async def _bind(self, claim: Json) -> None:
-        """Volume first, then the claim's spec with its finalizer, then its status."""
+        """Volume first, then the claim's spec with its finalizer, then the states: who sees a bound claim sees all."""
         volume = _volume(claim)
         try:
             await self._client.create(PVS, volume)
@@ -94,10 +94,10 @@ class Provisioner:
             "spec": {"volumeName": name(volume), "storageClassName": STORAGE_CLASS},
         }
         await self._client.patch(PVCS, name(claim), namespace(claim), patch)
+        await self._client.patch(PVS, name(volume), None, {"status": {"phase": "Bound"}}, subresource="status")
         spec = volume["spec"]
         status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
         await self._client.patch(PVCS, name(claim), namespace(claim), {"status": status}, subresource="status")
-        await self._client.patch(PVS, name(volume), None, {"status": {"phase": "Bound"}}, subresource="status")
         about = Reference(PVCS.api_version, PVCS.kind, namespace(claim), name(claim), uid(claim))
         message = f"volume {name(volume)} was made on this machine"
         self._events.record(about, EventKind.NORMAL, "ProvisioningSucceeded", message)
