@@ -9,7 +9,6 @@ from anyvisor.drivers.cloud_hypervisor import readback
 from anyvisor.drivers.cloud_hypervisor.rest import RestClosed, RestError, RestRefused, RestTimeout
 from anyvisor.drivers.cloud_hypervisor.session import Session
 from anyvisor.drivers.cloud_hypervisor.translate import disk_config, nic_request, slots
-from anyvisor.drivers.cloud_hypervisor.translate.draft import Draft
 from anyvisor.drivers.cloud_hypervisor.translate.platform import HOTPLUG_STEP
 from anyvisor.hri.errors import (
     DeadlineExceeded,
@@ -21,6 +20,7 @@ from anyvisor.hri.errors import (
     finding,
 )
 from anyvisor.hri.kit import Descriptors
+from anyvisor.hri.kit.drafts import Draft
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest, ResizeDisk
 from anyvisor.hri.v1.types_pb2 import DeviceState
 

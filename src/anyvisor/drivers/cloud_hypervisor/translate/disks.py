@@ -7,8 +7,8 @@ its working directory at which the agent has placed the file.
 from collections.abc import Callable
 from typing import Final
 
-from anyvisor.drivers.cloud_hypervisor.translate.draft import Draft, Json
 from anyvisor.drivers.cloud_hypervisor.translate.overlays import Overlay
+from anyvisor.hri.kit.drafts import Draft, Json
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, VolumeHandle
 
 FORMATS: Final = {VolumeHandle.Layer.FORMAT_RAW: "Raw", VolumeHandle.Layer.FORMAT_QCOW2: "Qcow2"}

@@ -7,11 +7,11 @@ from typing import Final
 
 from anyvisor.drivers.cloud_hypervisor.translate import platform, slots
 from anyvisor.drivers.cloud_hypervisor.translate.disks import disk_config, overlay_of
-from anyvisor.drivers.cloud_hypervisor.translate.draft import Draft, Json
 from anyvisor.drivers.cloud_hypervisor.translate.host import Host
 from anyvisor.drivers.cloud_hypervisor.translate.nics import NicRequest, nic_request
 from anyvisor.drivers.cloud_hypervisor.translate.overlays import Overlay
-from anyvisor.hri.errors import InvalidRequest, Refused, finding
+from anyvisor.hri.errors import Refused, finding
+from anyvisor.hri.kit.drafts import Draft, Json, check_device_ids
 from anyvisor.hri.kit.understood import refuse_unhonoured
 from anyvisor.hri.v1.machine_pb2 import LaunchPlan
 from anyvisor.hri.v1.machine_spec_pb2 import Console, Machine
@@ -80,7 +80,7 @@ class Translation:
 def translate(machine: Machine, host: Host) -> Translation:
     """Machine -> launch plan and VmConfig. Raises Refused with all findings at once."""
     refuse_unhonoured(machine, HONOURED, "Cloud Hypervisor")
-    _check_ids(machine)
+    check_device_ids(machine, _DEVICE_ID, "1 to 63 letters, digits, '_', '.' and '-', not '_' first")
     draft = Draft()
     _check_accelerator(draft, machine, host)
     platform.check_switches(draft, machine)
@@ -101,17 +101,6 @@ def translate(machine: Machine, host: Host) -> Translation:
     launch = LaunchPlan(mode=LaunchPlan.MODE_EXEC, argv=argv, descriptors=draft.slots, working_directory=True)
     launch.limits.add(name="nofile", soft=NOFILE, hard=NOFILE)
     return Translation(launch, draft.endpoints, draft.devices, draft.findings, config, nics, overlays)
-
-
-def _check_ids(machine: Machine) -> None:
-    ids = [item.id for group in (machine.disks, machine.nics, machine.consoles, machine.devices) for item in group]
-    for device_id in ids:
-        if not _DEVICE_ID.fullmatch(device_id):
-            raise InvalidRequest(
-                f"device id {device_id[:80]!r} must be 1 to 63 letters, digits, '_', '.' and '-', not '_' first"
-            )
-    if len(set(ids)) != len(ids):
-        raise InvalidRequest("two devices of the machine have the same id; each needs one of its own")
 
 
 def _check_accelerator(draft: Draft, machine: Machine, host: Host) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.drivers.cloud_hypervisor.translate.draft import Draft, Json
+from anyvisor.hri.kit.drafts import Draft, Json
 from anyvisor.hri.v1.machine_spec_pb2 import Nic
 
 _MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")

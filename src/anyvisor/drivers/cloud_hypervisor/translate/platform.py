@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from anyvisor.drivers.cloud_hypervisor.translate import slots
-from anyvisor.drivers.cloud_hypervisor.translate.draft import Draft, Json
 from anyvisor.drivers.cloud_hypervisor.translate.host import Host
+from anyvisor.hri.kit.drafts import Draft, Json
 from anyvisor.hri.v1.machine_spec_pb2 import Boot, Cpu, Device, Firmware, Machine, Memory
 
 MAX_VCPUS: Final = 254

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from anyvisor.drivers.qemu.translate import addresses
-from anyvisor.drivers.qemu.translate.draft import Draft, Json
+from anyvisor.drivers.qemu.translate.draft import Draft
+from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Console, Device
 from anyvisor.hri.v1.types_pb2 import Endpoint
 

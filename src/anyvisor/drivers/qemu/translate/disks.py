@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from anyvisor.drivers.qemu.translate import addresses
-from anyvisor.drivers.qemu.translate.draft import Draft, Json
+from anyvisor.drivers.qemu.translate.draft import Draft
+from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, VolumeHandle
-from anyvisor.hri.v1.types_pb2 import DeviceState
 
 FORMATS: Final = {VolumeHandle.Layer.FORMAT_RAW: "raw", VolumeHandle.Layer.FORMAT_QCOW2: "qcow2"}
 ON_ERROR: Final = {
@@ -173,7 +173,7 @@ def _add_virtio(draft: Draft, disk: Disk, bus: int, node: str | None, boot_index
         draft.json("object", {"qom-type": "iothread", "id": f"io-{disk.id}"})
         properties["iothread"] = f"io-{disk.id}"
     draft.device(f"disk-{disk.id}", "virtio-blk-pci-non-transitional", addresses.behind(bus), properties)
-    draft.devices.append(DeviceState(id=disk.id, address=addresses.address(bus), state=DeviceState.STATE_PLUGGED))
+    draft.plug(disk.id, addresses.address(bus))
 
 
 def _add_attached(draft: Draft, disk: Disk, position: int, node: str | None, boot_index: int | None, path: str) -> None:
@@ -197,4 +197,4 @@ def _add_attached(draft: Draft, disk: Disk, position: int, node: str | None, boo
     )
     draft.device(f"disk-{disk.id}", f"{'ide' if sata else 'scsi'}-{kind}", where, properties)
     place = f"sata:{position}" if sata else f"scsi:{position}"
-    draft.devices.append(DeviceState(id=disk.id, address=place, state=DeviceState.STATE_PLUGGED))
+    draft.plug(disk.id, place)

@@ -12,7 +12,8 @@ from anyvisor.drivers.qemu.translate.displays import add_displays
 from anyvisor.drivers.qemu.translate.draft import Draft
 from anyvisor.drivers.qemu.translate.host import Host
 from anyvisor.drivers.qemu.translate.nics import add_nics
-from anyvisor.hri.errors import InvalidRequest, Refused
+from anyvisor.hri.errors import Refused
+from anyvisor.hri.kit.drafts import check_device_ids
 from anyvisor.hri.kit.understood import refuse_unhonoured
 from anyvisor.hri.v1.machine_pb2 import LaunchPlan
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, Machine
@@ -65,7 +66,7 @@ class Translation:
 def translate(machine: Machine, host: Host) -> Translation:
     """Machine -> launch plan. Raises Refused with all findings at once."""
     refuse_unhonoured(machine, HONOURED, "QEMU")
-    _check_ids(machine)
+    check_device_ids(machine, _DEVICE_ID, "1 to 63 letters, digits, '_', '.' and '-'")
     draft = Draft()
     accelerator = platform.choose_accelerator(draft, machine, host)
     profile = platform.choose_profile(draft, machine, host)
@@ -82,11 +83,7 @@ def translate(machine: Machine, host: Host) -> Translation:
     add_disks(draft, machine.disks, buses, boot)
     add_displays(draft, machine.displays, host)
     add_devices(draft, machine.devices)
-    if draft.refusals:
-        first, more = draft.refusals[0], len(draft.refusals) - 1
-        raise Refused(
-            f"{first.field}: {first.message}" + (f" (and {more} more)" if more else ""), findings=draft.refusals
-        )
+    draft.check()
     launch = LaunchPlan(
         mode=LaunchPlan.MODE_EXEC,
         argv=[host.emulator, *draft.argv],
@@ -95,21 +92,6 @@ def translate(machine: Machine, host: Host) -> Translation:
     )
     launch.limits.add(name="nofile", soft=NOFILE, hard=NOFILE)
     return Translation(launch, draft.endpoints, draft.devices, draft.findings, accelerator, profile)
-
-
-def _check_ids(machine: Machine) -> None:
-    ids = [
-        *(disk.id for disk in machine.disks),
-        *(nic.id for nic in machine.nics),
-        *(console.id for console in machine.consoles),
-        *(display.id for display in machine.displays),
-        *(device.id for device in machine.devices),
-    ]
-    for device_id in ids:
-        if not _DEVICE_ID.fullmatch(device_id):
-            raise InvalidRequest(f"device id {device_id[:80]!r} must be 1 to 63 letters, digits, '_', '.' and '-'")
-    if len(set(ids)) != len(ids):
-        raise InvalidRequest("two devices of the machine have the same id; each needs one of its own")
 
 
 def _check_switches(draft: Draft, machine: Machine) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from anyvisor.drivers.qemu.translate import addresses
-from anyvisor.drivers.qemu.translate.draft import Draft, Json
+from anyvisor.drivers.qemu.translate.draft import Draft
+from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Nic, PortForward, TapBackend, UserBackend
-from anyvisor.hri.v1.types_pb2 import DeviceState
 
 MODELS: Final = {
     Nic.MODEL_UNSPECIFIED: "virtio-net-pci-non-transitional",
@@ -48,9 +48,7 @@ def add_nics(draft: Draft, nics: Sequence[Nic], buses: Mapping[str, int], boot: 
         draft.device(
             nic_device(nic.id), model, addresses.behind(buses[nic.id]), _properties(nic, netdev, boot.get(nic.id))
         )
-        draft.devices.append(
-            DeviceState(id=nic.id, address=addresses.address(buses[nic.id]), state=DeviceState.STATE_PLUGGED)
-        )
+        draft.plug(nic.id, addresses.address(buses[nic.id]))
 
 
 def _backend(draft: Draft, nic: Nic, path: str) -> dict[str, Json] | None:

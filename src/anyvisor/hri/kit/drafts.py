@@ -1,10 +1,16 @@
-"""A translation while it is being written: descriptor numbers, endpoints and findings."""
+"""A translation while it is being written: descriptor numbers, endpoints, devices, findings, and refusals told at once.
 
+A driver subclasses `Draft` by what its VMM is told in (a command line, a configuration), and ends with `check`.
+"""
+
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from anyvisor.hri.errors import InvalidRequest, Refused, finding
 from anyvisor.hri.v1.machine_pb2 import DescriptorSlot
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.types_pb2 import DeviceState, Endpoint, Finding
 
 FIRST_NUMBER: Final = 3
@@ -36,7 +42,7 @@ class Draft:
             number = FIRST_NUMBER + len(self._numbers)
             if number > LAST_NUMBER:
                 raise Refused(
-                    f"the machine needs more than {LAST_NUMBER - FIRST_NUMBER + 1} descriptors; take disks away",
+                    f"the machine needs more than {LAST_NUMBER - FIRST_NUMBER + 1} descriptors; take devices away",
                     findings=[finding("LIMIT_EXCEEDED", "too many descriptors", field="disks")],
                 )
             self._numbers[handle] = number
@@ -51,7 +57,7 @@ class Draft:
                 slot.reopened = True
         return f"/proc/self/fd/{number}"
 
-    def listen(self, endpoint: Endpoint, kind: Endpoint.Socket) -> int:
+    def listen(self, endpoint: Endpoint, kind: Endpoint.Socket = Endpoint.SOCKET_STREAM) -> int:
         """Announce an endpoint that the agent makes; returns its number."""
         number = self.number(endpoint.id)
         endpoint.listen_descriptor = number
@@ -67,9 +73,13 @@ class Draft:
         """Note something that cannot be honoured, and go on to find the rest."""
         self.refusals.append(finding(code, message, field=field_path, have=have, want=want))
 
-    def note(self, code: str, field_path: str, message: str, *, severity: str = "info") -> None:
-        """Tell of something that the guest gets otherwise than it was asked for."""
-        self.findings.append(finding(code, message, field=field_path, severity=severity, retry="never"))
+    def note(
+        self, code: str, field_path: str, message: str, *, have: str = "", want: str = "", severity: str = "info"
+    ) -> None:
+        """Tell of something that the guest gets otherwise than it was asked for, and can live with."""
+        self.findings.append(
+            finding(code, message, field=field_path, have=have, want=want, severity=severity, retry="never")
+        )
 
     def check(self) -> None:
         """Raise Refused with all refusals, if there are any."""
@@ -78,3 +88,21 @@ class Draft:
             raise Refused(
                 f"{first.field}: {first.message}" + (f" (and {more} more)" if more else ""), findings=self.refusals
             )
+
+
+def check_device_ids(machine: Machine, allowed: re.Pattern[str], rule: str) -> None:
+    """Raise InvalidRequest unless each device has an id of its own that the VMM takes; `rule` says `allowed` in words.
+
+    Ids end up in command lines and configurations, and name devices in events.
+    """
+    ids = list(_device_ids(machine))
+    for device_id in ids:
+        if not allowed.fullmatch(device_id):
+            raise InvalidRequest(f"device id {device_id[:80]!r} must be {rule}")
+    if len(set(ids)) != len(ids):
+        raise InvalidRequest("two devices of the machine have the same id; each needs one of its own")
+
+
+def _device_ids(machine: Machine) -> Iterable[str]:
+    for group in (machine.disks, machine.nics, machine.consoles, machine.displays, machine.devices):
+        yield from (device.id for device in group)
