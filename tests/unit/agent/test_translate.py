@@ -7,7 +7,7 @@ import pytest
 
 from anyvisor.agent import translate
 from anyvisor.agent.translate_parts import TranslateError
-from anyvisor.hri.v1.machine_spec_pb2 import Disk, Firmware, Kernel, Lifecycle, Nic, VolumeHandle
+from anyvisor.hri.v1.machine_spec_pb2 import Disk, Display, Firmware, Input, Kernel, Lifecycle, Nic, VolumeHandle
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION
 from anyvisor.planning.plan import Plan, Resources, Substitution
 
@@ -157,3 +157,23 @@ def test_a_guest_without_memory_is_refused():
     plan = msgspec.structs.replace(PLAN, resources=Resources(guest_memory_bytes=0))
     with pytest.raises(TranslateError, match="no memory"):
         translate.machine(vmi({"memory": {"guest": "0"}}), plan, translate.Parts())
+
+
+@pytest.mark.parametrize(
+    ("devices", "displays"),
+    [
+        ({}, [Display(id="display0", heads=1)]),
+        ({"autoattachGraphicsDevice": True}, [Display(id="display0", heads=1)]),
+        ({"video": {"type": "virtio"}}, [Display(id="display0", model="virtio", heads=1)]),
+        ({"autoattachGraphicsDevice": False}, []),
+    ],
+)
+def test_displays(devices: dict[str, Any], displays: list[Display]):
+    assert list(translate.machine(vmi({"devices": devices}), PLAN, translate.Parts()).displays) == displays
+
+
+def test_tablets():
+    inputs = [{"name": "pen", "type": "tablet", "bus": "virtio"}]
+    made = translate.machine(vmi({"devices": {"inputs": inputs}}), PLAN, translate.Parts())
+    [tablet] = [device.input for device in made.devices if device.WhichOneof("kind") == "input"]
+    assert tablet == Input(type="tablet", bus="virtio")
