@@ -190,6 +190,14 @@ async def test_a_frozen_guest_is_thawed_after_its_time() -> None:
     guest.close()
 
 
+async def test_what_an_agent_has_no_command_for_is_left_out() -> None:
+    agent = Agent({"guest-info": {"version": "7.2"}, "guest-get-host-name": {"host-name": "box"}})
+    told = await Guest(GuestAgentClient(agent.connect), lambda: None).information()
+    assert (told["guestAgentVersion"], told["hostname"]) == ("7.2", "box")
+    assert "os" not in told
+    assert len(agent.asked) == 7
+
+
 async def test_facts_come_while_the_agent_is_connected() -> None:
     agent = Agent({"guest-get-osinfo": {"id": "debian", "kernel-release": "6.1"}, "guest-network-get-interfaces": []})
     seen = asyncio.Event()

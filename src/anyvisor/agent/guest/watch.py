@@ -4,7 +4,6 @@ The agent in the guest tells nothing by itself, so its addresses are asked for e
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 from anyvisor.agent.guest import facts
 from anyvisor.agent.guest.client import FREEZE_SECONDS, GuestAgentClient
-from anyvisor.agent.guest.protocol import GuestAgentError
+from anyvisor.agent.guest.protocol import GuestAgentError, GuestAgentSilent
 from anyvisor.api.meta import Json
 
 log = logging.getLogger(__name__)
@@ -70,8 +69,12 @@ class Guest:
         """`VirtualMachineInstanceGuestAgentInfo`; what the agent has no command for is left out."""
         answers: dict[str, Any] = {"guest-info": await self.client.ask("guest-info")}
         for question in QUESTIONS[1:]:
-            with contextlib.suppress(GuestAgentError):
+            try:
                 answers[question] = await self.client.ask(question)
+            except GuestAgentSilent:
+                raise
+            except GuestAgentError as error:
+                log.debug("%s: %s", question, error)
         return facts.information(answers)
 
     async def users(self) -> Json:
