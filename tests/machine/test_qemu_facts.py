@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from anyvisor.drivers.qemu import EMULATOR, facts, manifest, probe_guest
+from anyvisor.drivers.qemu import EMULATOR, facts, manifest
 from anyvisor.hri.conformance import runner as conformance
 from anyvisor.hri.conformance.runner import Options
+from anyvisor.hri.kit import kvm_guest
 from tests import guests
 from tests.machine.rig import Rig
 
@@ -29,7 +30,7 @@ async def test_the_probe_guest_runs_under_emulation(tmp_path: Path) -> None:
     """It must fail for want of a good KVM only, never by itself."""
     if shutil.which(EMULATOR) is None:
         pytest.skip("qemu-system-x86_64 is not installed")
-    assert await facts.run_probe(EMULATOR, "tcg", "max") == probe_guest.RUNS
+    assert await facts.run_probe(EMULATOR, "tcg", "max") == kvm_guest.EXIT_RUNS
 
 
 async def test_the_driver_conforms_to_the_interface(rig: Rig) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from anyvisor.drivers.cloud_hypervisor import probe_guest, versions
-from anyvisor.hri.kit import kvm
+from anyvisor.drivers.cloud_hypervisor import versions
+from anyvisor.hri.kit import kvm, kvm_guest
 from anyvisor.hri.kit.facts import VmmFacts, kept
 from anyvisor.hri.kit.facts import key as facts_key
 
@@ -27,7 +27,7 @@ FIRMWARES: Final = (
 )
 ASK_SECONDS: Final = 10.0
 PROBE_SECONDS: Final = 10.0
-FORM: Final = 1
+FORM: Final = 2
 """Raised whenever the facts or the ways to find them change."""
 
 
@@ -96,7 +96,7 @@ async def _find(binary: str, firmware: str) -> Facts:
 async def _try_kvm(binary: str) -> tuple[bool, str]:
     """Run the probe guest; a KVM that opens need not run one. The VMM exits with 0 in either case."""
     with tempfile.TemporaryFile() as kernel, tempfile.TemporaryFile() as output:
-        kernel.write(probe_guest.kernel())
+        kernel.write(kvm_guest.kernel())
         kernel.flush()
         command = [
             *(binary, "--kernel", f"/proc/self/fd/{kernel.fileno()}", "--memory", "size=64M", "--cpus", "boot=1"),
@@ -105,7 +105,7 @@ async def _try_kvm(binary: str) -> tuple[bool, str]:
         status, _ = await _run(command, PROBE_SECONDS, (kernel.fileno(), output.fileno()))
         output.seek(0)
         said = output.read(16)
-    if status == 0 and said == probe_guest.RUNS:
+    if status == 0 and said == kvm_guest.RUNS:
         return True, ""
     if said:
         return False, f"{kvm.DEVICE} opens, but a small guest failed on it after step {said[:1].decode()}"

@@ -14,11 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from anyvisor.drivers.qemu import probe_guest
 from anyvisor.drivers.qemu.qmp import Event, QmpClient, QmpRefused
 from anyvisor.drivers.qemu.translate.displays import DEVICES
 from anyvisor.hri.errors import HriError
-from anyvisor.hri.kit import kvm
+from anyvisor.hri.kit import kvm, kvm_guest
 from anyvisor.hri.kit.facts import VmmFacts, kept
 from anyvisor.hri.kit.facts import key as facts_key
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Accelerator
@@ -26,7 +25,7 @@ from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Ac
 PROBE_SECONDS: Final = 20.0
 GUEST_SECONDS: Final = 10.0
 """The probe guest needs a tenth of a second where it runs at all."""
-FORM: Final = 2
+FORM: Final = 3
 """Raised whenever the facts or the ways to find them change."""
 
 
@@ -141,7 +140,7 @@ async def _try_kvm(emulator: str) -> tuple[bool, str]:
         return False, f"{kvm.DEVICE} opens, but a small guest did not end on it within {GUEST_SECONDS:g} s"
     if status is None:
         return False, f"{kvm.DEVICE} opens, but stopped a small guest with an internal error: use emulation"
-    if status != probe_guest.RUNS:
+    if status != kvm_guest.EXIT_RUNS:
         return False, f"{kvm.DEVICE} opens, but a small guest failed on it (status {status})"
     return True, ""
 
@@ -149,7 +148,7 @@ async def _try_kvm(emulator: str) -> tuple[bool, str]:
 async def run_probe(emulator: str, accelerator: str, cpu: str) -> int | None:
     """Run the probe guest; QEMU's exit status, or None when QEMU stopped the guest and stayed."""
     with tempfile.TemporaryFile() as file:
-        file.write(probe_guest.kernel())
+        file.write(kvm_guest.kernel())
         file.flush()
         command = [
             *(emulator, "-machine", "q35", "-accel", accelerator, "-cpu", cpu, "-bios", "qboot.rom", "-m", "16"),
