@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import platform
@@ -41,29 +40,18 @@ def run(
     """Serve until SIGTERM. One `+` is written to `ready` when the API answers."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     confine.become(instance.users.control, [instance.control_dir])
-    _wait_for_store(instance.control_dir)
-    uvloop.run(_serve(instance.control_dir, listener, context, packages, ready))
-
-
-def _wait_for_store(directory: Path) -> None:
-    """Hold the store for this process: two API servers would not see each other's writes."""
-    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        log.warning("another control process still holds %s; waiting for its end", directory)
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    uvloop.run(_serve(instance.database, listener, context, packages, ready))
 
 
 async def _serve(
-    directory: Path, listener: socket.socket, context: ssl.SSLContext, packages: Sequence[DriverPackage], ready: int
+    database: Path, listener: socket.socket, context: ssl.SSLContext, packages: Sequence[DriverPackage], ready: int
 ) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     world, aggregated, agents = ServerWorld(), GatewayRoutes(), Agents()
     evictions = Evictions(world)
     config = ServerConfig(
-        database=directory / "objects.sqlite",
+        database=database,
         crds=crds(),
         objects=bootstrap.objects(),
         admission=[

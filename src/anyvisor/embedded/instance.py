@@ -60,6 +60,11 @@ class Instance:
         return self.data_dir / "control"
 
     @property
+    def database(self) -> Path:
+        """All objects of the API."""
+        return self.control_dir / "objects.sqlite"
+
+    @property
     def image_dir(self) -> Path:
         """The image store."""
         return self.data_dir / "images"
