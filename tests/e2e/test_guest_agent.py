@@ -32,6 +32,10 @@ def status(instance: Instance) -> dict[str, Any]:
     return (instance.get("vmi", "talks") or {}).get("status", {})
 
 
+def told_again(instance: Instance) -> str:
+    return instance.kubectl("get", "--raw", f"{SUBRESOURCES}/guestosinfo", check=False)
+
+
 def test_a_guest_with_an_agent(shared: Instance, talks: str) -> None:
     told = json.loads(shared.kubectl("get", "--raw", f"{SUBRESOURCES}/guestosinfo"))
     assert told["os"]["prettyName"] == "Anyvisor test guest 1"
@@ -43,6 +47,10 @@ def test_a_guest_with_an_agent(shared: Instance, talks: str) -> None:
     for verb in ("freeze", "unfreeze"):
         body = json.dumps({"unfreezeTimeout": "1m0s"}) if verb == "freeze" else "{}"
         shared.kubectl("replace", "--raw", f"{SUBRESOURCES}/{verb}", "-f", "-", stdin=body)
+
+    # Whoever follows the node's agent and the drivers finds the guest's agent again.
+    shared.kill(*(name for name in shared.processes() if name.startswith(("agent-", "driver-"))))
+    eventually(lambda: "Anyvisor test guest 1" in told_again(shared), 60, lambda: shared.story(talks))
 
     shared.cli("soft-reboot", talks)
     eventually(lambda: shared.console(talks).count("ANYVISOR ready") >= 2, 60, lambda: shared.story(talks))
