@@ -38,7 +38,7 @@ async def test_the_driver_conforms_to_the_interface(rig: Rig) -> None:
         hri_socket=str(rig.directory / "hri.sock"),
         fd_socket=str(rig.directory / "fd.sock"),
         level=1,
-        manifest_digest=manifest.digest(),
+        manifest_digest=manifest.read().digest,
         kernel=str(guests.tiny_kernel()),
         talks=True,
     )

@@ -7,6 +7,9 @@ What the text means (schema, capability ids) is `planning.manifest`'s to judge; 
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Any, Final, cast
 
 import yaml
@@ -60,3 +63,20 @@ def stated(data: Mapping[str, Any]) -> frozenset[str]:
     """The ids that the manifest states as yes: what a driver may confirm."""
     capabilities = cast("dict[str, dict[str, Any]]", data.get("capabilities") or {})
     return frozenset(name for name, statement in capabilities.items() if statement.get("state") in (True, "yes"))
+
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """A driver's own manifest."""
+
+    data: dict[str, Any]
+    digest: str
+    stated: frozenset[str]
+    """The ids that it states as yes."""
+
+
+@cache
+def packaged(package: str) -> Packaged:
+    """The file `manifest.yaml` in a driver's package, read once. The parser leaves megabytes behind in the process."""
+    data = read(resources.files(package).joinpath("manifest.yaml").read_text(encoding="utf-8"))
+    return Packaged(data, digest(data), stated(data))

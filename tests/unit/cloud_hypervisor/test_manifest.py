@@ -9,9 +9,9 @@ from anyvisor.planning.registry import registry
 
 
 def test_it_is_a_manifest() -> None:
-    parsed = manifests.parse(manifest.load(), registry())
+    parsed = manifests.parse(manifest.read().data, registry())
     assert (parsed.driver, parsed.launch_mode) == (manifest.DRIVER, "exec")
-    assert manifest.digest() == manifests.digest(manifest.load())
+    assert manifest.read().digest == manifests.digest(manifest.read().data)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_it_is_a_manifest() -> None:
     ],
 )
 def test_what_is_lacking_is_not_stated(absent: str) -> None:
-    assert absent not in manifest.stated_capabilities()
+    assert absent not in manifest.read().stated
 
 
 def test_each_change_that_is_served_is_stated() -> None:
     words = {"attach_disk": "disk.attach", "detach_disk": "disk.detach", "resize_disk": "disk.resize"}
     words |= {"attach_nic": "nic.attach", "detach_nic": "nic.detach", "set_cpu": "cpu", "set_memory": "memory"}
     served = {f"change.{words[kind]}" for kind in _CHANGES}
-    assert served == {name for name in manifest.stated_capabilities() if name.startswith("change.")}
+    assert served == {name for name in manifest.read().stated if name.startswith("change.")}

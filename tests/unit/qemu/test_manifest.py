@@ -6,15 +6,15 @@ from anyvisor.planning.registry import registry
 
 
 def test_the_planner_accepts_it() -> None:
-    parsed = planning_manifest.parse(manifest.load(), registry())
+    parsed = planning_manifest.parse(manifest.read().data, registry())
     assert parsed.driver == manifest.DRIVER
     assert parsed.launch_mode == "exec"
 
 
 def test_core_and_driver_agree_on_its_digest() -> None:
-    assert planning_manifest.digest(manifest.load()) == manifest.digest()
+    assert planning_manifest.digest(manifest.read().data) == manifest.read().digest
 
 
 def test_nothing_is_stated_that_the_driver_does_not_serve() -> None:
     unserved = {"boot.uefi", "change.disk.attach", "move.live", "snapshot.disk", "device.tpm", "cpu.pin"}
-    assert not unserved & manifest.stated_capabilities()
+    assert not unserved & manifest.read().stated

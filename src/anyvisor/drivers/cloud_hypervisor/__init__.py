@@ -6,11 +6,11 @@ from pathlib import Path
 from anyvisor.hri.kit.driver import Driver
 
 
-def create_driver(state: Path) -> Driver:
-    """The driver; it keeps the facts of the node in the directory `state`."""
+def create_driver(state: Path, binary: str = "") -> Driver:
+    """The driver; it keeps the facts of the node in the directory `state`. `binary` may name the program."""
     from anyvisor.drivers.cloud_hypervisor.service import CloudHypervisorDriver  # late: translations need no service
 
-    return CloudHypervisorDriver(cache=state / "facts.json")
+    return CloudHypervisorDriver(binary, cache=state / "facts.json")
 
 
 def is_present() -> bool:
@@ -21,7 +21,7 @@ def is_present() -> bool:
 
 
 def main(hri_socket: str, fd_socket: str, binary: str = "") -> None:
-    """Serve the HRI on two unix sockets until a signal ends the process. Guests are not touched by that."""
-    from anyvisor.drivers.cloud_hypervisor.server import run  # late: a client of the translation needs no server
+    """Serve the HRI on two unix sockets until a signal; the facts of the node are kept beside the first."""
+    from anyvisor.hri.kit.process import run  # late: a client of the translation needs no server
 
-    run(hri_socket, fd_socket, binary)
+    run(create_driver(Path(hri_socket).parent, binary), hri_socket, fd_socket)

@@ -15,14 +15,14 @@ from anyvisor.drivers.cloud_hypervisor.facts import Facts
 from anyvisor.drivers.cloud_hypervisor.session import Session
 from anyvisor.drivers.cloud_hypervisor.translate import Host, Translation, translate
 from anyvisor.drivers.cloud_hypervisor.translate.machine import CONTROL, EVENTS
-from anyvisor.hri.errors import HriError, InvalidRequest, MachineNotFound, NotImplementedByDriver, VmmFailed
-from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext, kvm
+from anyvisor.hri.errors import HriError, InvalidRequest, VmmFailed
+from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext, kvm, streams
 from anyvisor.hri.kit.facts import Finder
 from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareRequest, PrepareResponse, StopRequest
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import NodeFacts
-from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest, OpenStreamResponse
+from anyvisor.hri.v1.stream_pb2 import OpenStreamRequest, OpenStreamResponse
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, END_REASON_INTERNAL_ERROR, PHASE_CRASHED, Endpoint
 
 VMM: Final = "Cloud Hypervisor"
@@ -62,7 +62,7 @@ class CloudHypervisorDriver(Driver):
             version=__version__,
             vmm_name=VMM,
             vmm_version=self._facts.version,
-            manifest_digest=manifest.digest(),
+            manifest_digest=manifest.read().digest,
         )
 
     def _program(self) -> tuple[str, str]:
@@ -84,7 +84,7 @@ class CloudHypervisorDriver(Driver):
         result = translate(request.machine, _host(found))
         remembered = _remember(request.machine, result)
         machine.session = Planned(result, remembered)
-        stated = manifest.stated_capabilities() - frozenset(_withdrawn(found))
+        stated = manifest.read().stated - frozenset(_withdrawn(found))
         return PrepareResponse(
             confirmed=[need for need in request.needs if need in stated],
             launch=result.launch,
@@ -176,17 +176,7 @@ class CloudHypervisorDriver(Driver):
         self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors
     ) -> OpenStreamResponse:
         """Streams are endpoints of the machine: say which."""
-        if request.kind != STREAM_KIND_CONSOLE:
-            raise NotImplementedByDriver("only console streams are served; ask for a console")
-        for endpoint in machine.state.endpoints:
-            if endpoint.purpose == Endpoint.PURPOSE_CONSOLE and request.device_id in ("", endpoint.device_id):
-                return OpenStreamResponse(
-                    stream_id=endpoint.id,
-                    endpoint_id=endpoint.id,
-                    protocol=endpoint.protocol,
-                    protocol_version=endpoint.protocol_version,
-                )
-        raise MachineNotFound(f"machine {machine.id!r} has no console {request.device_id[:80]!r}")
+        return streams.endpoint_of(machine, request, streams.CONSOLE)
 
 
 def _take(descriptors: Descriptors, handle: str, stack: contextlib.ExitStack) -> int:

@@ -20,7 +20,7 @@ def is_present() -> bool:
 
 
 def main(hri_socket: str, fd_socket: str) -> None:
-    """Serve the HRI on two unix sockets until a signal ends the process. Guests are not touched by that."""
-    from anyvisor.drivers.qemu.server import run  # late: a client of the translation needs no server
+    """Serve the HRI on two unix sockets until a signal; the facts of the node are kept beside the first."""
+    from anyvisor.hri.kit.process import run  # late: a client of the translation needs no server
 
-    run(hri_socket, fd_socket)
+    run(create_driver(Path(hri_socket).parent), hri_socket, fd_socket)

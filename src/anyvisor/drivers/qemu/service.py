@@ -11,25 +11,19 @@ from anyvisor.drivers.qemu.facts import Facts
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import Host, translate
 from anyvisor.drivers.qemu.translate.machine import CONTROL
-from anyvisor.hri.errors import HriError, MachineNotFound, NotImplementedByDriver
-from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext, kvm
+from anyvisor.hri.errors import HriError
+from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext, kvm, streams
 from anyvisor.hri.kit.facts import Finder
 from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareResponse, StopRequest
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
 from anyvisor.hri.v1.stream_pb2 import (
-    STREAM_KIND_CONSOLE,
-    STREAM_KIND_DISPLAY,
     OpenStreamRequest,
     OpenStreamResponse,
 )
-from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Endpoint
+from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM
 
 VMM: Final = "QEMU"
-_STREAMS: Final = {
-    STREAM_KIND_CONSOLE: (Endpoint.PURPOSE_CONSOLE, "console"),
-    STREAM_KIND_DISPLAY: (Endpoint.PURPOSE_DISPLAY, "display"),
-}
 
 
 class QemuDriver(Driver):
@@ -46,7 +40,7 @@ class QemuDriver(Driver):
             version=__version__,
             vmm_name=VMM,
             vmm_version=self._facts.version,
-            manifest_digest=manifest.digest(),
+            manifest_digest=manifest.read().digest,
         )
 
     def node_facts(self) -> AsyncGenerator[NodeFacts]:
@@ -62,7 +56,7 @@ class QemuDriver(Driver):
         """Translate."""
         found = await self._facts.usable()
         result = translate(request.machine, _host(found))
-        stated = manifest.stated_capabilities()
+        stated = manifest.read().stated
         response = PrepareResponse(
             confirmed=[need for need in request.needs if need in stated],
             launch=result.launch,
@@ -143,19 +137,7 @@ class QemuDriver(Driver):
         self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors
     ) -> OpenStreamResponse:
         """Streams are endpoints of the machine: say which."""
-        if request.kind not in _STREAMS:
-            raise NotImplementedByDriver("only consoles and displays are served; ask for one of them")
-        purpose, word = _STREAMS[request.kind]
-        for endpoint in machine.state.endpoints:
-            fits = request.device_id in ("", endpoint.device_id)
-            if endpoint.purpose == purpose and fits:
-                return OpenStreamResponse(
-                    stream_id=endpoint.id,
-                    endpoint_id=endpoint.id,
-                    protocol=endpoint.protocol,
-                    protocol_version=endpoint.protocol_version,
-                )
-        raise MachineNotFound(f"machine {machine.id!r} has no {word} {request.device_id!r}")
+        return streams.endpoint_of(machine, request, streams.CONSOLE, streams.DISPLAY)
 
 
 def _host(found: Facts) -> Host:
