@@ -159,12 +159,6 @@ class Machine:
             reason = END_REASON_VMM_EXITED
         return MachineState(phase=PHASE_LOST, end_reason=reason, message=exit_.sentence() + self._said)
 
-    def with_last_words(self, state: MachineState) -> MachineState:
-        """The driver's word on the end; of a VMM that failed by itself, with what it wrote last."""
-        if state.end_reason == END_REASON_VMM_EXITED and self._said not in state.message:
-            state.message += self._said
-        return state
-
     def _last_words(self) -> str:
         """The last line that the process wrote to its log, for the sentence on the VMI."""
         if self.launcher is None or not self.launcher.log:

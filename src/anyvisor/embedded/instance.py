@@ -5,7 +5,6 @@ socket's path holds at most 107 bytes and data directories are often longer.
 """
 
 import fcntl
-import hashlib
 import json
 import os
 import secrets
@@ -213,9 +212,3 @@ def lock_instance(instance: Instance) -> int:
         os.close(handle)
         raise InstanceError(f"the instance in {instance.data_dir} is running already") from error
     return handle
-
-
-def short_name(instance: Instance, *parts: str) -> str:
-    """A host-wide unique name of at most 15 bytes (the kernel's limit for interfaces)."""
-    digest = hashlib.sha256("/".join((instance.id, *parts)).encode()).hexdigest()
-    return f"av{digest[:12]}"

@@ -2,29 +2,11 @@
 
 from anyvisor.api.meta import Json
 from anyvisor.kube.objects import CachedObject, Metadata, OwnerReference
-from anyvisor.kube.resources import Resource
-
-
-def owner_reference(resource: Resource, owner: CachedObject, *, controller: bool = True) -> Json:
-    """Return the reference that makes the garbage collector delete a dependent with `owner`."""
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "name": owner.meta.name,
-        "uid": owner.meta.uid,
-        "controller": controller,
-        "blockOwnerDeletion": True,
-    }
 
 
 def controller_of(meta: Metadata) -> OwnerReference | None:
     """Return the one owner that manages the object, if any."""
     return next((owner for owner in meta.owner_references if owner.controller), None)
-
-
-def is_owned_by(meta: Metadata, uid: str) -> bool:
-    """Whether the object names the object of that uid as an owner."""
-    return any(owner.uid == uid for owner in meta.owner_references)
 
 
 def controller_uid(obj: CachedObject) -> tuple[str, ...]:

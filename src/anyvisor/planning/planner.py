@@ -329,21 +329,6 @@ def _node_lack(facts: DriverFacts, needs: Sequence[Need], accelerator: str) -> t
     return None
 
 
-def able_nodes(made: Plan, needs: Sequence[Need], nodes: Sequence[NodeFacts]) -> list[tuple[str, str]]:
-    """Each node with the reason why it cannot run the machine, empty when it can."""
-    found: list[tuple[str, str]] = []
-    for node in nodes:
-        facts = node.drivers.get(made.driver)
-        if facts is None:
-            found.append((node.name, f"has no driver {made.driver}"))
-        elif not facts.healthy:
-            found.append((node.name, f"driver {made.driver} is not healthy: {facts.reason or 'no reason given'}"))
-        else:
-            lacking = _node_lack(facts, needs, made.accelerator)
-            found.append((node.name, lacking[1] if lacking else ""))
-    return found
-
-
 def _no_memory() -> Finding:
     return Finding(
         code="MEMORY_UNKNOWN",
