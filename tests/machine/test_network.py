@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from anyvisor.agent.network import NetworkError, attach
+from anyvisor.agent.network import attach
 from anyvisor.agent.network.namespace import inside
+from anyvisor.agent.open_error import OpenError
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION
 from tests import guests
 from tests.machine.rig import Guest, Rig, machine_of
@@ -147,6 +148,6 @@ async def test_a_thread_in_the_namespace_leaves_ours_alone(pod: int) -> None:
 
 async def test_something_that_is_no_namespace_is_an_error_that_says_so(pod: int) -> None:
     file = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-    with pytest.raises(NetworkError, match="network namespace cannot be entered"):
+    with pytest.raises(OpenError, match="network namespace cannot be entered"):
         await attach(vmi(), netns=file, pod_ip=POD, adopted=False)
     os.close(file)

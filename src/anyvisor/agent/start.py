@@ -21,11 +21,12 @@ from anyvisor.agent.handover import HandOverError, await_shim, hand_over
 from anyvisor.agent.launchers import Launcher, LauncherError
 from anyvisor.agent.machine import DRIVER, Machine, NetworkSet
 from anyvisor.agent.node_context import NodeContext
+from anyvisor.agent.open_error import OpenError
 from anyvisor.agent.plan import PodPlan
 from anyvisor.agent.records import Record, RecordError, Stage
 from anyvisor.agent.trace import Trace
 from anyvisor.agent.translate_parts import TranslateError
-from anyvisor.agent.volumes.open import VolumeContext, VolumeError, VolumeSet, open_volumes
+from anyvisor.agent.volumes.open import VolumeContext, VolumeSet, open_volumes
 from anyvisor.api import meta
 from anyvisor.api.meta import Json, name, namespace, text_at, uid
 from anyvisor.hri.errors import DeadlineExceeded, DriverUnavailable, HriError, OperationConflict
@@ -115,18 +116,9 @@ async def _open(context: NodeContext, vmi: Json, pod: Json) -> Opened:
             failures.append(result)
         else:
             result.close()
-    raise _open_error(failures[0])
-
-
-def _open_error(error: BaseException) -> BaseException:
-    """Errors of volumes and of the network have one shape: field, reason, message, retry."""
-    if isinstance(error, VolumeError):
-        return StartError(error.reason, f"{error.field}: {error}", retry=error.retry)
-    reason, retry = getattr(error, "reason", None), getattr(error, "retry", None)
-    if isinstance(reason, str) and isinstance(retry, bool):
-        field = getattr(error, "field", "")
-        return StartError(reason, f"{field}: {error}" if field else str(error), retry=retry)
-    return error
+    if isinstance(error := failures[0], OpenError):
+        raise StartError(error.reason, f"{error.field}: {error}", retry=error.retry) from error
+    raise failures[0]
 
 
 async def attach(context: NodeContext, vmi: Json, pod: Json, *, adopted: bool) -> NetworkSet:

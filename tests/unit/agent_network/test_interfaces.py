@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from anyvisor.agent.network import NetworkError, attach, rules
+from anyvisor.agent.network import attach, rules
 from anyvisor.agent.network.interfaces import Port, mac_address, read
+from anyvisor.agent.open_error import OpenError
 from anyvisor.hri.v1.machine_spec_pb2 import Nic
 
 
@@ -83,7 +84,7 @@ def test_absent_interfaces_and_none_at_all() -> None:
     ],
 )
 def test_what_cannot_be_served_is_refused_with_its_place(interface: dict[str, Any], field: str, reason: str) -> None:
-    with pytest.raises(NetworkError) as caught:
+    with pytest.raises(OpenError) as caught:
         read(vmi(interface))
     assert caught.value.field == f"spec.domain.devices.interfaces[0]{field}"
     assert (caught.value.reason, caught.value.retry) == (reason, False)
@@ -92,7 +93,7 @@ def test_what_cannot_be_served_is_refused_with_its_place(interface: dict[str, An
 def test_a_second_interface_on_the_pod_network_is_refused() -> None:
     spec = vmi({"masquerade": {}}, {"masquerade": {}, "name": "second"})
     spec["spec"]["networks"].append({"name": "second", "pod": {}})
-    with pytest.raises(NetworkError, match="one interface"):
+    with pytest.raises(OpenError, match="one interface"):
         read(spec)
 
 
@@ -100,7 +101,7 @@ def test_a_second_interface_on_the_pod_network_is_refused() -> None:
 def test_networks_for_guests(network: str) -> None:
     spec = vmi({"masquerade": {}})
     spec["spec"]["networks"][0]["pod"]["vmNetworkCIDR"] = network
-    with pytest.raises(NetworkError, match="vmNetworkCIDR"):
+    with pytest.raises(OpenError, match="vmNetworkCIDR"):
         read(spec)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from anyvisor.agent.open_error import OpenError
 from anyvisor.agent.volumes import qcow2
-from anyvisor.agent.volumes.open import VolumeContext, VolumeError, VolumeSet, open_volumes
+from anyvisor.agent.volumes.open import VolumeContext, VolumeSet, open_volumes
 from anyvisor.agent.volumes.source import ClaimError, OpenedClaim
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
@@ -103,7 +104,7 @@ async def test_a_planted_link_is_not_followed(world: World, tmp_path: Path) -> N
     target = tmp_path / "secret"
     target.write_bytes(b"secret")
     (world.directory / "data.empty").symlink_to(target)
-    with pytest.raises(VolumeError) as caught:
+    with pytest.raises(OpenError) as caught:
         await opened(world, vmi({"name": "data", "emptyDisk": {"capacity": "1Mi"}}))
     assert caught.value.field == "spec.volumes[0].emptyDisk"
     assert target.read_bytes() == b"secret"
@@ -112,14 +113,14 @@ async def test_a_planted_link_is_not_followed(world: World, tmp_path: Path) -> N
 async def test_an_unknown_image_names_the_field_and_the_next_step(world: World) -> None:
     before = len(os.listdir("/proc/self/fd"))
     obj = vmi({"name": "d", "emptyDisk": {"capacity": "1Mi"}}, {"name": "r", "containerDisk": {"image": "nothing"}})
-    with pytest.raises(VolumeError, match="anyvisor image import") as caught:
+    with pytest.raises(OpenError, match="anyvisor image import") as caught:
         await opened(world, obj)
     assert (caught.value.field, caught.value.retry) == ("spec.volumes[1].containerDisk", True)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_a_source_that_is_not_served_is_refused(world: World) -> None:
-    with pytest.raises(VolumeError, match="not served") as caught:
+    with pytest.raises(OpenError, match="not served") as caught:
         await opened(world, vmi({"name": "x", "hostDisk": {"path": "/etc/passwd"}}))
     assert not caught.value.retry
 
@@ -163,7 +164,7 @@ async def test_a_claim_below_an_ephemeral_volume_stays_as_it_is(world: World, tm
 
 async def test_a_claim_that_is_not_there_leaves_nothing_open(world: World) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(VolumeError) as caught:
+    with pytest.raises(OpenError) as caught:
         await opened(world, vmi({"name": "e", "emptyDisk": {"capacity": "1Mi"}}, claim("none")))
     assert (caught.value.field, caught.value.reason) == ("spec.volumes[1].persistentVolumeClaim", "FailedPvcNotFound")
     assert len(os.listdir("/proc/self/fd")) == before

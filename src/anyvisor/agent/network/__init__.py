@@ -2,6 +2,5 @@
 the VMM's user-mode network where there is none."""
 
 from anyvisor.agent.network.attach import MachineNetwork, attach
-from anyvisor.agent.network.interfaces import NetworkError
 
-__all__ = ["MachineNetwork", "NetworkError", "attach"]
+__all__ = ["MachineNetwork", "attach"]

@@ -11,8 +11,9 @@ from anyvisor.agent.network import interfaces, namespace, resolver, rules
 from anyvisor.agent.network.dhcp import Lease
 from anyvisor.agent.network.dhcp_server import DhcpServer
 from anyvisor.agent.network.dns import DnsRelay
-from anyvisor.agent.network.interfaces import Interface, NetworkError
+from anyvisor.agent.network.interfaces import Interface
 from anyvisor.agent.network.resolver import Resolver
+from anyvisor.agent.open_error import OpenError
 from anyvisor.api.meta import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Nic, TapBackend, UserBackend
 
@@ -55,7 +56,7 @@ async def attach(vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool) ->
     opened again.
 
     Raises:
-        NetworkError: with the field, the cause and the next step; nothing stays open.
+        OpenError: with the field, the cause and the next step; nothing stays open.
     """
     network = MachineNetwork()
     try:
@@ -81,7 +82,7 @@ async def _attach_translated(
     try:
         opened = await namespace.inside(netns, partial(_open, interface, tap, adopted, relay), _close)
     except (OSError, namespace.CommandError) as error:
-        raise NetworkError(
+        raise OpenError(
             f"spec.domain.devices.interfaces[{index}]",
             "NetworkNotReady",
             f"the pod's network could not be set up: {error}",

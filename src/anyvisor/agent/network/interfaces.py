@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
+from anyvisor.agent.open_error import OpenError
 from anyvisor.api.meta import Json, controller_of, list_at, name, object_at, text_at, uid
 from anyvisor.hri.v1.machine_spec_pb2 import Nic
 
@@ -25,18 +26,6 @@ MODELS: Final = {
     "rtl8139": Nic.MODEL_RTL8139,
 }
 _MAC: Final = re.compile(r"[0-9a-f]{2}([:-][0-9a-f]{2}){5}")
-
-
-class NetworkError(Exception):
-    """A machine's network cannot be opened.
-
-    `field` is the path in the VMI's spec; `reason` a CamelCase word for conditions and events; `retry` tells whether
-    waiting may help.
-    """
-
-    def __init__(self, field: str, reason: str, message: str, *, retry: bool) -> None:
-        super().__init__(message)
-        self.field, self.reason, self.retry = field, reason, retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +74,7 @@ class Interface:
 
 
 def read(vmi: Json) -> list[Interface]:
-    """The interfaces that the guest gets; raises NetworkError for one that cannot be served."""
+    """The interfaces that the guest gets; raises OpenError for one that cannot be served."""
     networks = {str(network.get("name")): network for network in list_at(vmi, "spec", "networks")}
     found: list[Interface] = []
     for index, interface in enumerate(list_at(vmi, "spec", "domain", "devices", "interfaces")):
@@ -94,13 +83,13 @@ def read(vmi: Json) -> list[Interface]:
         at = f"spec.domain.devices.interfaces[{index}]"
         network = networks.get(str(interface.get("name")))
         if network is None or "pod" not in network:
-            raise NetworkError(at, "NetworkNotSupported", "only the pod network is served: use `pod: {}`", retry=False)
+            raise OpenError(at, "NetworkNotSupported", "only the pod network is served: use `pod: {}`", retry=False)
         if "masquerade" not in interface:
-            raise NetworkError(
+            raise OpenError(
                 at, "BindingNotSupported", "only the masquerade binding is served: use `masquerade: {}`", retry=False
             )
         if found:
-            raise NetworkError(
+            raise OpenError(
                 at, "NetworkNotSupported", "a guest has one interface on the pod network; take one away", retry=False
             )
         found.append(_interface(vmi, interface, network, at))
@@ -110,7 +99,7 @@ def read(vmi: Json) -> list[Interface]:
 def _interface(vmi: Json, interface: Json, network: Json, at: str) -> Interface:
     model = str(interface.get("model") or "")
     if model not in MODELS:
-        raise NetworkError(
+        raise OpenError(
             f"{at}.model", "ModelNotSupported", f"there is no model {model!r}; use virtio or e1000e", retry=False
         )
     return Interface(
@@ -132,7 +121,7 @@ def mac_address(vmi: Json, interface: Json, at: str) -> str:
     wanted = str(interface.get("macAddress") or "").lower()
     if wanted:
         if not _MAC.fullmatch(wanted):
-            raise NetworkError(
+            raise OpenError(
                 f"{at}.macAddress",
                 "MacAddressInvalid",
                 f"{wanted!r} is no MAC address; write 6 bytes, such as 02:00:00:12:34:56",
@@ -151,7 +140,7 @@ def _network(network: Json, at: str) -> IPv4Network:
     except ValueError:
         parsed = None
     if parsed is None or parsed.num_addresses < MIN_ADDRESSES:
-        raise NetworkError(
+        raise OpenError(
             at, "NetworkInvalid", f"vmNetworkCIDR {text!r} is no IPv4 network of at least 8 addresses", retry=False
         )
     return parsed
@@ -163,7 +152,7 @@ def _ports(interface: Json, at: str) -> tuple[Port, ...]:
         protocol = str(port.get("protocol") or "TCP").lower()
         number = int(port.get("port") or 0)
         if protocol not in ("tcp", "udp", "sctp") or not 0 < number < 1 << 16:
-            raise NetworkError(
+            raise OpenError(
                 f"{at}.ports[{index}]",
                 "PortInvalid",
                 "a port is a number from 1 to 65535, by TCP, UDP or SCTP",
@@ -188,7 +177,7 @@ def _dhcp_extras(interface: Json, at: str) -> DhcpExtras:
     try:
         servers = tuple(IPv4Address(str(server)) for server in options.get("ntpServers") or ())
     except ValueError as error:
-        raise NetworkError(
+        raise OpenError(
             f"{at}.dhcpOptions.ntpServers", "DhcpOptionsInvalid", f"an IPv4 address is needed: {error}", retry=False
         ) from error
     return DhcpExtras(

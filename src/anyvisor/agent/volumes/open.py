@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyvisor.agent.open_error import OpenError
 from anyvisor.agent.volumes import cloudinit, qcow2
 from anyvisor.agent.volumes.source import ClaimError, ClaimSource, ImageSource, OpenedClaim
 from anyvisor.api.quantity import QuantityError, parse_quantity
@@ -17,18 +18,6 @@ _FORMATS = {
     "raw": VolumeHandle.Layer.FORMAT_RAW,
     "qcow2": VolumeHandle.Layer.FORMAT_QCOW2,
 }
-
-
-class VolumeError(Exception):
-    """A volume cannot be given to the guest.
-
-    `field` is the path in the VMI's spec; `reason` a CamelCase word for conditions and events; `retry` tells whether
-    waiting may help.
-    """
-
-    def __init__(self, field: str, reason: str, message: str, *, retry: bool) -> None:
-        super().__init__(message)
-        self.field, self.reason, self.retry = field, reason, retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +50,7 @@ async def open_volumes(vmi: dict[str, Any], context: VolumeContext) -> VolumeSet
     """Open what the VMI's `spec.volumes` and `kernelBoot` name. Disk work runs in a thread.
 
     Raises:
-        VolumeError: with the field, the cause and the next step; nothing stays open.
+        OpenError: with the field, the cause and the next step; nothing stays open.
     """
     volumes = VolumeSet()
     try:
@@ -80,7 +69,7 @@ def _listed(vmi: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]
         kind = next((kind for kind in (*_OPENERS, *_CLAIM_KINDS) if kind in volume), None)
         if kind is None:
             message = f"volume {name} has a source that is not served yet"
-            raise VolumeError(at, "VolumeNotSupported", message, retry=False)
+            raise OpenError(at, "VolumeNotSupported", message, retry=False)
         yield f"{at}.{kind}", name, kind, volume[kind] or {}
 
 
@@ -95,7 +84,7 @@ async def _open_claims(vmi: dict[str, Any], context: VolumeContext, volumes: Vol
         try:
             disk = await context.claims.open(vmi["metadata"]["namespace"], claim["claimName"], read_only=read_only)
         except ClaimError as error:
-            raise VolumeError(at, error.reason, str(error), retry=error.retry) from error
+            raise OpenError(at, error.reason, str(error), retry=error.retry) from error
         volumes.descriptors[f"volume/{name}/base"] = disk.descriptor
         opened[name] = disk
     return opened
@@ -122,11 +111,11 @@ def _reported(where: str) -> Generator[None]:
     try:
         yield
     except qcow2.ImageError as error:
-        raise VolumeError(where, "ImageNotUsable", str(error), retry=True) from error
+        raise OpenError(where, "ImageNotUsable", str(error), retry=True) from error
     except cloudinit.CloudInitError as error:
-        raise VolumeError(f"{where}.{error.field}", "CloudInitNotUsable", str(error), retry=False) from error
+        raise OpenError(f"{where}.{error.field}", "CloudInitNotUsable", str(error), retry=False) from error
     except OSError as error:
-        raise VolumeError(
+        raise OpenError(
             where, "VolumeNotReady", f"{error.strerror or error}; free space or repair the disk", retry=True
         ) from error
 
@@ -213,7 +202,7 @@ def _empty_disk(
     try:
         capacity = parse_quantity(source["capacity"]).value
     except (QuantityError, KeyError) as error:
-        raise VolumeError(f"{at}.capacity", "VolumeNotReady", f"is no size: {error}", retry=False) from error
+        raise OpenError(f"{at}.capacity", "VolumeNotReady", f"is no size: {error}", retry=False) from error
     size = -(-capacity // _SECTOR) * _SECTOR
     handle = _keep(volumes, f"volume/{name}", _own_file(context, f"{name}.empty", b"", size))
     layer = VolumeHandle.Layer(handle=handle, format=VolumeHandle.Layer.FORMAT_RAW)
