@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from anyvisor.admission.defaults.filler import Filler, child
 from anyvisor.admission.result import AdmissionRequest
-from anyvisor.admission.selecting import labels, selector
 from anyvisor.admission.semantics import equal
-from anyvisor.admission.values import Obj, clone, mapping, text
-from anyvisor.api.selectors import SelectorError
+from anyvisor.admission.values import Obj, clone, mapping, text, texts
+from anyvisor.api.selectors import SelectorError, selector_of
 
 DEPRECATION = "VirtualMachineInstancePresets are deprecated; use instance types and preferences instead"
 
@@ -21,12 +20,12 @@ def apply(vmi: Obj, request: AdmissionRequest, filler: Filler) -> str:
     metadata = mapping(vmi.get("metadata"))
     if mapping(metadata.get("annotations")).get(_EXCLUDE) == "true":
         return ""
-    own = labels(metadata.get("labels"))
+    own = texts(metadata.get("labels"))
     try:
         matching = [
             preset
             for preset in request.related.list("VirtualMachineInstancePreset", request.namespace)
-            if selector(mapping(preset.get("spec")).get("selector")).matches(own)
+            if selector_of(mapping(preset.get("spec")).get("selector") or {}).matches(own)
         ]
     except SelectorError as error:
         return f"a VirtualMachineInstancePreset in this namespace has a selector that cannot be read: {error}"

@@ -5,11 +5,10 @@ from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.result import CREATE, UPDATE, AdmissionRequest, AdmissionResult, Cause, Causes, refuse
 from anyvisor.admission.rules import coherent_gpu
 from anyvisor.admission.rules import spec as spec_rules
-from anyvisor.admission.selecting import labels, selector
 from anyvisor.admission.semantics import equal
-from anyvisor.admission.values import Obj, clone, mapping
+from anyvisor.admission.values import Obj, clone, mapping, texts
 from anyvisor.admission.view import Spec
-from anyvisor.api.selectors import SelectorError
+from anyvisor.api.selectors import SelectorError, selector_of
 
 _AT = "spec.template.spec"
 
@@ -46,9 +45,8 @@ def admit(request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult:
 
 
 def _check_selector(spec: Obj, template_metadata: Obj, out: Causes) -> None:
-    written = spec.get("selector")
     try:
-        matches = written is not None and selector(written).matches(labels(template_metadata.get("labels")))
+        matches = selector_of(spec.get("selector")).matches(texts(template_metadata.get("labels")))
     except SelectorError as error:
         out.invalid("spec.selector", f"spec.selector cannot be read: {error}")
         return

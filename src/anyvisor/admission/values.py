@@ -42,6 +42,11 @@ def text(value: Any) -> str:
     return value if type(value) is str else ""
 
 
+def texts(value: Any) -> dict[str, str]:
+    """The members of an object as strings, as labels are."""
+    return {key: text(member) for key, member in mapping(value).items()}
+
+
 def integer(value: Any) -> int:
     """The value if it is an integer (a boolean is none), else 0; beyond 64 bits, the end of that range."""
     return min(max(value, -_WIDEST), _WIDEST) if type(value) is int else 0

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from anyvisor.api.names import label_value, qualified_name
 
@@ -106,21 +106,52 @@ def parse_selector(text: str) -> Selector:
     return Selector(tuple(found))
 
 
-def selector_of(obj: Mapping[str, Any] | None) -> Selector:
-    """The selector of a `LabelSelector` object: absent selects nothing, empty everything; raises `SelectorError`."""
+def selector_of(obj: object) -> Selector:
+    """The selector of a `LabelSelector` object: absent selects nothing, empty everything.
+
+    The object may be anything a user wrote. Raises `SelectorError` for what is no selector.
+    """
     if obj is None:
         return NOTHING
-    labels = cast("Mapping[str, str]", obj.get("matchLabels") or {})
-    expressions = cast("list[Mapping[str, Any]]", obj.get("matchExpressions") or [])
-    found = [_checked(key, Operator.EQUALS, (value,)) for key, value in sorted(labels.items())]
-    for expression in expressions:
-        name = str(expression.get("operator", ""))
-        operator = _EXPRESSION_OPERATORS.get(name)
-        if operator is None:
-            raise SelectorError(f"{name!r} is no operator of a label selector: use {', '.join(_EXPRESSION_OPERATORS)}")
-        values = tuple(sorted(set(cast("list[str]", expression.get("values") or []))))
-        found.append(_checked(str(expression.get("key", "")), operator, values))
-    return Selector(tuple(found))
+    fields = _object("a label selector", obj)
+    labels = _object("matchLabels", fields.get("matchLabels"))
+    found = [
+        _checked(key, Operator.EQUALS, (_word(f"the value of matchLabels.{key}", labels[key]),))
+        for key in sorted(labels)
+    ]
+    expressions = _list("matchExpressions", fields.get("matchExpressions"))
+    return Selector((*found, *(_expression(_object("an item of matchExpressions", each)) for each in expressions)))
+
+
+def _expression(fields: Mapping[str, object]) -> Requirement:
+    name = _word("the operator of an expression", fields.get("operator", ""))
+    operator = _EXPRESSION_OPERATORS.get(name)
+    if operator is None:
+        raise SelectorError(f"{name!r} is no operator of a label selector: use {', '.join(_EXPRESSION_OPERATORS)}")
+    values = {_word("an item of values", each) for each in _list("values", fields.get("values"))}
+    return _checked(_word("the key of an expression", fields.get("key", "")), operator, tuple(sorted(values)))
+
+
+def _object(what: str, value: object) -> Mapping[str, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise SelectorError(f"{what} must be an object")
+    return cast("Mapping[str, object]", value)
+
+
+def _list(what: str, value: object) -> list[object]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise SelectorError(f"{what} must be a list")
+    return cast("list[object]", value)
+
+
+def _word(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise SelectorError(f"{what} must be a string")
+    return value
 
 
 _EXPRESSION_OPERATORS: Final = {

@@ -167,6 +167,26 @@ def test_expressions_that_are_wrong(expression: dict[str, Any], words: str):
         selector_of({"matchExpressions": [expression]})
 
 
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (["a"], "a label selector must be an object"),
+        ("a=b", "a label selector must be an object"),
+        ({"matchLabels": ["a"]}, "matchLabels must be an object"),
+        ({"matchLabels": {"a": 1}}, r"matchLabels\.a must be a string"),
+        ({"matchExpressions": "a"}, "matchExpressions must be a list"),
+        ({"matchExpressions": ["a"]}, "an item of matchExpressions must be an object"),
+        ({"matchExpressions": [{"key": 1, "operator": "Exists"}]}, "key of an expression must be a string"),
+        ({"matchExpressions": [{"key": "a", "operator": ["In"]}]}, "operator of an expression must be a string"),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": "b"}]}, "values must be a list"),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": [1]}]}, "item of values must be a string"),
+    ],
+)
+def test_an_object_of_a_wrong_shape_is_refused(written: object, words: str):
+    with pytest.raises(SelectorError, match=words):
+        selector_of(written)
+
+
 FIELDS = {"metadata.name": "a", "status.phase": "Running", "odd": "a,b=c\\d"}
 
 
