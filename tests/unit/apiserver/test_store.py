@@ -9,7 +9,7 @@ import pytest
 
 from anyvisor.embedded.apiserver import backup
 from anyvisor.embedded.apiserver import state as states
-from anyvisor.embedded.apiserver.selectors import EVERYTHING, Selector, parse_labels
+from anyvisor.embedded.apiserver.selectors import EVERYTHING, parse
 from anyvisor.embedded.apiserver.state import Entry, State, Watcher, classify
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.store import Store, StoreError
@@ -208,7 +208,7 @@ def test_a_damaged_backup_is_refused_and_nothing_is_lost(tmp_path: Path):
         backup.restore(tmp_path / "none.db", path)
 
 
-LABELED = Selector(labels=parse_labels("app=a"))
+LABELED = parse("app=a", "", ())
 
 
 @pytest.mark.parametrize(

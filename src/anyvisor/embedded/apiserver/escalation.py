@@ -2,12 +2,13 @@
 
 from typing import Any, Literal
 
+from anyvisor.api.meta import list_at
+from anyvisor.api.selectors import SelectorError, selector_of
 from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
 from anyvisor.embedded.apiserver.identity import MASTERS
 from anyvisor.embedded.apiserver.rbac import GROUP, Attributes, Authorizer, covers, make_rule
-from anyvisor.embedded.apiserver.selectors import Requirement
 from anyvisor.embedded.apiserver.state import State
-from anyvisor.embedded.apiserver.values import as_object, as_objects, lookup, object_at, objects_at
+from anyvisor.embedded.apiserver.values import as_object, as_objects, lookup, objects_at
 
 Json = dict[str, Any]
 
@@ -60,24 +61,17 @@ class EscalationCheck:
 
 
 def aggregated_rules(state: State, role: Json) -> list[Json] | None:
-    """Return the rules of an aggregated ClusterRole; None when it is not aggregated."""
-    selectors = objects_at(role, "aggregationRule", "clusterRoleSelectors")
+    """Return the rules of an aggregated ClusterRole; None when it is not aggregated, or its selectors are malformed."""
+    try:
+        selectors = [selector_of(each) for each in list_at(role, "aggregationRule", "clusterRoleSelectors")]
+    except SelectorError:
+        return None
     if not selectors:
         return None
     rules: list[Json] = []
     for entry in state.collection(f"{GROUP}/clusterroles").range(None):
         if entry.key[1] == lookup(role, ("metadata", "name")):
             continue
-        if any(all(term.matches(entry.labels) for term in label_terms(selector)) for selector in selectors):
+        if any(selector.matches(entry.labels) for selector in selectors):
             rules.extend(rule for rule in objects_at(entry.object(), "rules") if rule not in rules)
     return rules
-
-
-def label_terms(selector: Json) -> list[Requirement]:
-    """Return the terms of a LabelSelector object."""
-    terms = [Requirement(key, "in", (str(value),)) for key, value in object_at(selector, "matchLabels").items()]
-    names = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-    for expression in objects_at(selector, "matchExpressions"):
-        values = tuple(str(value) for value in expression.get("values") or ())
-        terms.append(Requirement(str(expression.get("key")), names.get(str(expression.get("operator")), "in"), values))
-    return terms

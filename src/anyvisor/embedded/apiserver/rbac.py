@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anyvisor.api.meta import labels, list_at
+from anyvisor.api.meta import list_at
 from anyvisor.api.selectors import SelectorError, selector_of
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.apiserver.state import Event, State
@@ -139,10 +139,10 @@ class Authorizer:
         if not selectors:
             return
         for entry in self._state.collection(f"{GROUP}/clusterroles").range(None):
-            other = entry.object()
-            name = other["metadata"]["name"]
-            if name not in seen and any(selector.matches(labels(other)) for selector in selectors):
+            name = entry.key[1]
+            if name not in seen and any(selector.matches(entry.labels) for selector in selectors):
                 seen.add(name)
+                other = entry.object()
                 yield from other.get("rules") or ()
                 yield from self._aggregated(other, seen)
 

@@ -25,6 +25,8 @@ Json = dict[str, Any]
 BOOKMARK_SECONDS = 60.0
 WATCH_SECONDS = (1800, 3600)
 CHUNK_BYTES = 256 << 10
+PLACE = ("metadata.name", "metadata.namespace")
+"""The fields that can be selected for every kind."""
 
 
 def selector_of(resource: Resource, query: Mapping[str, str]) -> Selector:
@@ -32,8 +34,7 @@ def selector_of(resource: Resource, query: Mapping[str, str]) -> Selector:
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if not labels and not fields:
         return selectors.EVERYTHING
-    allowed = frozenset({"metadata.name", "metadata.namespace", *resource.selectable})
-    return Selector(selectors.parse_labels(labels), selectors.parse_fields(fields, allowed))
+    return selectors.parse(labels, fields, {*PLACE, *resource.selectable})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +166,7 @@ class Reader:
         collection = self._state.collection(resource.store)
         pinned = name or selector.required("metadata.name")
         where = selector.required("metadata.namespace") if namespace is None else namespace
-        rest = Selector(
-            selector.labels,
-            tuple(
-                term
-                for term in selector.fields
-                if term.field not in ("metadata.name", "metadata.namespace") or not term.equal
-            ),
-        )
+        rest = selector.without(PLACE)
         watcher = Watcher(where, pinned, rest)
         first: list[tuple[str, Event]] | None = None
         entries: list[Entry] = []

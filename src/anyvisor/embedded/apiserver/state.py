@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from anyvisor.embedded.apiserver.selectors import EVERYTHING, Selector
+from anyvisor.embedded.apiserver.selectors import Selector
 from anyvisor.embedded.apiserver.status import StatusError, expired, unavailable
 from anyvisor.embedded.apiserver.store import Compaction, Row, Store
 
@@ -54,8 +54,8 @@ class Entry:
 
     def matches(self, selector: Selector) -> bool:
         """Say whether the object obeys both selectors."""
-        if not selector.fields:
-            return not selector.labels or selector.matches(self.labels, NOTHING)
+        if not selector.fields.terms:
+            return selector.labels.matches(self.labels)
         fields = {**self.fields, "metadata.namespace": self.key[0], "metadata.name": self.key[1]}
         return selector.matches(self.labels, fields)
 
@@ -456,6 +456,3 @@ def _write_failed(failure: BaseException) -> StatusError:
     return unavailable(
         f"the object was not stored: {failure}; free space on the disk of the control plane and try again"
     )
-
-
-__all__ = ["EVERYTHING", "Collection", "Entry", "Event", "Key", "State", "Watcher", "classify", "make_entry"]

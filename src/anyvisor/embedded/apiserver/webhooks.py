@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from anyvisor.api.selectors import EVERYTHING, Selector, SelectorError, selector_of
 from anyvisor.embedded.apiserver import patch as patches
 from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
 from anyvisor.embedded.apiserver.cel import CelError
 from anyvisor.embedded.apiserver.codec import decode_json, encode_json
 from anyvisor.embedded.apiserver.conditions import condition
 from anyvisor.embedded.apiserver.endpoints import UnreachableError, resolve, tls_context
-from anyvisor.embedded.apiserver.escalation import label_terms
 from anyvisor.embedded.apiserver.reviews import user_info
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError
@@ -104,13 +104,10 @@ class Webhooks:
         if not any(_rule_matches(rule, request) for rule in objects_at(hook.raw, "rules")):
             return False
         objects = [obj for obj in (request.object, request.old_object) if obj is not None]
-        chosen = label_terms(object_at(hook.raw, "objectSelector"))
-        if chosen and not any(
-            all(term.matches(object_at(obj, "metadata", "labels")) for term in chosen) for obj in objects
-        ):
+        chosen = _selector(hook, "objectSelector")
+        if not any(chosen.matches(object_at(obj, "metadata", "labels")) for obj in objects):
             return False
-        spaces = label_terms(object_at(hook.raw, "namespaceSelector"))
-        return not spaces or all(term.matches(self._namespace_labels(request)) for term in spaces)
+        return _selector(hook, "namespaceSelector").matches(self._namespace_labels(request))
 
     def _namespace_labels(self, request: AdmissionRequest) -> Json:
         name = request.namespace
@@ -189,6 +186,14 @@ def _conditions_hold(hook: Webhook, asked: Json) -> bool:
         except CelError as error:
             raise UnreachableError(f"its match condition {item.get('name')!r} failed: {error}") from error
     return True
+
+
+def _selector(hook: Webhook, name: str) -> Selector:
+    """Read a selector of a webhook; one that cannot be read spares no object from being asked about."""
+    try:
+        return selector_of(object_at(hook.raw, name))
+    except SelectorError:
+        return EVERYTHING
 
 
 def _rule_matches(rule: Json, request: AdmissionRequest) -> bool:
