@@ -19,12 +19,14 @@ SELF = "."
 _encode = msgspec.json.Encoder(order="deterministic").encode
 MEMBER: FieldSet = {}
 """The value of the `"."` key."""
+LEAF: FieldSet = {SELF: MEMBER}
+"""A path with none below it. Sets share it and other parts: none is changed once it is made."""
 
 
 def from_wire(fields: Json) -> FieldSet:
     """Read FieldsV1."""
     if not fields:
-        return {SELF: MEMBER}
+        return LEAF
     return {key: MEMBER if key == SELF else from_wire(value) for key, value in fields.items()}
 
 
@@ -37,7 +39,7 @@ def to_wire(fields: FieldSet) -> Json:
     """Write FieldsV1."""
     if len(fields) == 1 and SELF in fields:
         return {}
-    return {key: {} if key == SELF else to_wire(value) for key, value in fields.items()}
+    return {key: {} if key == SELF or value is LEAF else to_wire(value) for key, value in fields.items()}
 
 
 def union(a: FieldSet, b: FieldSet) -> FieldSet:
@@ -149,11 +151,11 @@ def of_object(node: Node, value: Any, *, root: bool = True) -> FieldSet:
         for item in cast("list[Any]", value):
             element = item_key(node, item)
             if element is None:
-                return {SELF: MEMBER}
+                return LEAF
             below = of_object(node.items or ANYTHING, item, root=False) if node.list_type == "map" else {}
             result[element] = {SELF: MEMBER, **below}
         return result
-    return {} if root else {SELF: MEMBER}
+    return {} if root else LEAF
 
 
 def everything(node: Node, value: Any) -> FieldSet:
@@ -161,14 +163,13 @@ def everything(node: Node, value: Any) -> FieldSet:
     result: FieldSet = {SELF: MEMBER}
     if is_granular_map(node, value):
         for key, item in cast("Json", value).items():
-            result[f"f:{key}"] = everything(child_of(node, key), item)
+            result[f"f:{key}"] = everything(child_of(node, key), item) if isinstance(item, dict | list) else LEAF
     elif is_granular_list(node, value):
         for item in cast("list[Any]", value):
             element = item_key(node, item)
             if element is None:
-                return {SELF: MEMBER}
-            below = everything(node.items or ANYTHING, item) if node.list_type == "map" else {SELF: MEMBER}
-            result[element] = below
+                return LEAF
+            result[element] = everything(node.items or ANYTHING, item) if node.list_type == "map" else LEAF
     return result
 
 
@@ -184,7 +185,7 @@ def compare(node: Node, old: Any, new: Any) -> tuple[FieldSet, FieldSet]:
             return _compare_items(node, before, after)
     if isinstance(new, dict | list) and not isinstance(old, dict if isinstance(new, dict) else list):
         return everything(node, new), everything(node, old)
-    return {SELF: MEMBER}, {}
+    return LEAF, {}
 
 
 def _compare_maps(node: Node, old: Json, new: Json) -> tuple[FieldSet, FieldSet]:
