@@ -179,5 +179,5 @@ async def test_quit_of_a_vmm_that_is_gone_is_done(machine: MachineContext, peer:
     peer.hang_up()
     await until(lambda: machine.ended)
     assert machine.phase == t.PHASE_LOST
-    await session.quit()
+    await session.end()
     session.close()

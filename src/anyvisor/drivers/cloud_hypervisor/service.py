@@ -16,10 +16,11 @@ from anyvisor.drivers.cloud_hypervisor.session import Session
 from anyvisor.drivers.cloud_hypervisor.translate import Host, Translation, translate
 from anyvisor.drivers.cloud_hypervisor.translate.machine import CONTROL, EVENTS
 from anyvisor.hri.errors import HriError, InvalidRequest, VmmFailed
-from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext, kvm, streams
+from anyvisor.hri.kit import Call, Descriptors, DriverInfo, MachineContext, kvm, streams
 from anyvisor.hri.kit.facts import Finder
+from anyvisor.hri.kit.sessions import SessionDriver
 from anyvisor.hri.v1.identity_pb2 import Condition
-from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareRequest, PrepareResponse, StopRequest
+from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareRequest, PrepareResponse
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import NodeFacts
 from anyvisor.hri.v1.stream_pb2 import OpenStreamRequest, OpenStreamResponse
@@ -46,11 +47,12 @@ class Planned:
     remembered: Remembered
 
 
-class CloudHypervisorDriver(Driver):
+class CloudHypervisorDriver(SessionDriver[Session]):
     """Cloud Hypervisor on x86 with KVM."""
 
     def __init__(self, binary: str = "", cache: Path | None = None) -> None:
         """`binary` is the configured program; empty = by environment or PATH. `cache` keeps the node's facts."""
+        super().__init__(Session)
         self._configured = binary
         self._facts = Finder(lambda: facts.key(*self._program()), lambda: facts.find(*self._program(), cache))
 
@@ -113,39 +115,9 @@ class CloudHypervisorDriver(Driver):
             nics = [(nic, [taken[handle] for handle in nic.handles]) for nic in translation.nics]
             await session.start(connection, events, translation.config, nics)
 
-    async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
-        """Press the power button, or end the VMM."""
-        session = machine.session_of(Session)
-        if mode == StopRequest.MODE_REQUEST:
-            await session.press_button(reboot=reboot)
-        else:
-            await session.end()
-
-    async def reset(self, machine: MachineContext, call: Call) -> None:
-        """Hard reset."""
-        await machine.session_of(Session).reset()
-
-    async def pause(self, machine: MachineContext, call: Call) -> None:
-        """Halt the vCPUs."""
-        await machine.session_of(Session).pause()
-
-    async def resume(self, machine: MachineContext, call: Call) -> None:
-        """Run the vCPUs."""
-        await machine.session_of(Session).resume()
-
     async def apply(self, machine: MachineContext, request: ApplyRequest, call: Call) -> None:
         """One live change."""
-        await changes.apply(machine.session_of(Session), request, call.descriptors)
-
-    async def destroy(self, machine: MachineContext, call: Call) -> None:
-        """Read the end state, end the VMM, forget the machine. A VMM that does not answer is the agent's to kill."""
-        session = machine.session
-        if not isinstance(session, Session):
-            return
-        await session.read_end()
-        with contextlib.suppress(HriError):
-            await session.end()
-        session.close()
+        await changes.apply(self.session(machine), request, call.descriptors)
 
     async def adopt(self, machine: MachineContext, request: AdoptRequest, call: Call) -> None:
         """Take over a VMM that runs."""
@@ -166,11 +138,6 @@ class CloudHypervisorDriver(Driver):
         session = Session(machine, remembered.memory_max)
         machine.session = session
         await session.adopt(connection, events, remembered.system_uuid)
-
-    async def inspect(self, machine: MachineContext) -> None:
-        """Bring memory and devices up to date."""
-        if isinstance(machine.session, Session) and machine.connected and not machine.ended:
-            await machine.session.refresh()
 
     async def open_stream(
         self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors

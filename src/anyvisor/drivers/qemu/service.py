@@ -1,6 +1,5 @@
 """The QEMU driver: the HRI's methods in terms of sessions and translations."""
 
-import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Final
@@ -11,11 +10,11 @@ from anyvisor.drivers.qemu.facts import Facts
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import Host, translate
 from anyvisor.drivers.qemu.translate.machine import CONTROL
-from anyvisor.hri.errors import HriError
-from anyvisor.hri.kit import Call, Descriptors, Driver, DriverInfo, MachineContext, kvm, streams
+from anyvisor.hri.kit import Call, Descriptors, DriverInfo, MachineContext, kvm, streams
 from anyvisor.hri.kit.facts import Finder
+from anyvisor.hri.kit.sessions import SessionDriver
 from anyvisor.hri.v1.identity_pb2 import Condition
-from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareResponse, StopRequest
+from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareResponse
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
 from anyvisor.hri.v1.stream_pb2 import (
     OpenStreamRequest,
@@ -26,10 +25,11 @@ from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM
 VMM: Final = "QEMU"
 
 
-class QemuDriver(Driver):
+class QemuDriver(SessionDriver[Session]):
     """QEMU on x86, by KVM where a guest really runs on it, else by software emulation."""
 
     def __init__(self, emulator: str = EMULATOR, cache: Path | None = None) -> None:
+        super().__init__(Session)
         self._facts = Finder(lambda: facts.key(emulator), lambda: facts.find(emulator, cache))
 
     @property
@@ -82,36 +82,6 @@ class QemuDriver(Driver):
         machine.session = session
         await session.start(connection)
 
-    async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
-        """Press the power button, or end QEMU."""
-        session = machine.session_of(Session)
-        if mode == StopRequest.MODE_REQUEST:
-            await session.press_button(reboot=reboot)
-        else:
-            await session.quit()
-
-    async def reset(self, machine: MachineContext, call: Call) -> None:
-        """Hard reset."""
-        await machine.session_of(Session).reset()
-
-    async def pause(self, machine: MachineContext, call: Call) -> None:
-        """Halt the vCPUs."""
-        await machine.session_of(Session).pause()
-
-    async def resume(self, machine: MachineContext, call: Call) -> None:
-        """Run the vCPUs."""
-        await machine.session_of(Session).resume()
-
-    async def destroy(self, machine: MachineContext, call: Call) -> None:
-        """Read the end state, end QEMU, forget the machine. A QEMU that does not answer is the agent's to kill."""
-        if not isinstance(machine.session, Session):
-            return
-        session = machine.session
-        await session.read_end()
-        with contextlib.suppress(HriError, TimeoutError):
-            await session.quit()
-        session.close()
-
     async def adopt(self, machine: MachineContext, request: AdoptRequest, call: Call) -> None:
         """Take over a QEMU that runs."""
         remembered, first_run = handle.read(request.handle)
@@ -127,11 +97,6 @@ class QemuDriver(Driver):
         session = Session(machine, first_run)
         machine.session = session
         await session.adopt(connection)
-
-    async def inspect(self, machine: MachineContext) -> None:
-        """Bring threads and memory up to date."""
-        if isinstance(machine.session, Session) and machine.connected and not machine.ended:
-            await machine.session.refresh()
 
     async def open_stream(
         self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors

@@ -132,7 +132,7 @@ class Session:
             await client.execute("cont")
         await client.execute("system_powerdown")
 
-    async def quit(self) -> None:
+    async def end(self) -> None:
         """End QEMU with its images flushed; returns when it is gone."""
         self._intent.force = True
         client = self._client

@@ -9,8 +9,8 @@ The kit serves the HRI over a unix socket and does for every driver: replay by o
 operations with progress and cancellation, the event log with resync, the books, errors with findings, fd.sock with
 peer credentials, caps on sizes and counts.
 
-Modules of their own, for what drivers need again: `facts`, `kvm`, `kvm_guest`, `drafts`, `understood`, `views`,
-`streams`, `process` (docs/drivers).
+Modules of their own, for what drivers need again: `sessions`, `facts`, `kvm`, `kvm_guest`, `drafts`, `understood`,
+`views`, `streams`, `process` (docs/drivers).
 """
 
 from anyvisor.hri.errors import (
