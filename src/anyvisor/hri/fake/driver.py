@@ -6,9 +6,6 @@ import os
 import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
-from functools import cache
-from importlib import resources
-from typing import Any
 
 from anyvisor.hri import manifests
 from anyvisor.hri.errors import DriverUnavailable, InvalidRequest, MachineNotFound
@@ -44,13 +41,6 @@ CRASH_CODE = 70
 _MAX_HANDLE = 60 << 10
 
 
-@cache
-def manifest() -> dict[str, Any]:
-    """What the driver says of itself. Read it before forking: the parser leaves megabytes behind."""
-    text = resources.files("anyvisor.hri.fake").joinpath("manifest.yaml").read_text(encoding="utf-8")
-    return manifests.read(text)
-
-
 class FakeDriver(Driver):
     """See the package. `guests` lets a test play the guest: end it, panic, reboot."""
 
@@ -62,9 +52,10 @@ class FakeDriver(Driver):
         self._vmm_version = vmm_version
         self._calls: Counter[str] = Counter()
         self._kept: list[int] = []
-        self.manifest = manifest()
-        self._digest = manifests.digest(self.manifest)
-        self._stated = manifests.stated(self.manifest)
+        packaged = manifests.packaged("anyvisor.hri.fake")
+        self.manifest = packaged.data
+        self._digest = packaged.digest
+        self._stated = packaged.stated
 
     @property
     def info(self) -> DriverInfo:
