@@ -9,10 +9,13 @@ import pytest
 
 from anyvisor.embedded.apiserver import backup
 from anyvisor.embedded.apiserver import state as states
+from anyvisor.embedded.apiserver import watcher as watchers
+from anyvisor.embedded.apiserver.entries import Entry, Event, classify
 from anyvisor.embedded.apiserver.selectors import EVERYTHING, parse
-from anyvisor.embedded.apiserver.state import Entry, State, Watcher, classify
+from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.store import Store, StoreError
+from anyvisor.embedded.apiserver.watcher import Watcher
 
 Json = dict[str, Any]
 
@@ -226,12 +229,12 @@ def test_an_object_enters_and_leaves_a_selector(
     before: dict[str, str] | None, after: dict[str, str], expected: str | None
 ):
     previous = Entry(1, ("n", "a"), "u", b"{}", before, {}) if before is not None else None
-    event = states.Event(2, Entry(2, ("n", "a"), "u", b"{}", after, {}), previous, deleted=False)
+    event = Event(2, Entry(2, ("n", "a"), "u", b"{}", after, {}), previous, deleted=False)
     assert classify(event, LABELED) == expected
 
 
 async def test_a_slow_watcher_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(states, "WATCH_EVENTS", 10)
+    monkeypatch.setattr(watchers, "WATCH_EVENTS", 10)
     async with Opened(tmp_path / "s.db") as state:
         watcher = Watcher(None, None, EVERYTHING)
         other = Watcher("elsewhere", None, EVERYTHING)

@@ -9,12 +9,13 @@ from anyvisor.embedded.apiserver import status as st
 from anyvisor.embedded.apiserver.codec import decode_json, media_type
 from anyvisor.embedded.apiserver.config import Evict, PodLog
 from anyvisor.embedded.apiserver.deletion import is_finished
+from anyvisor.embedded.apiserver.entries import Entry
 from anyvisor.embedded.apiserver.identity import ApiResponse
 from anyvisor.embedded.apiserver.objects import JSON_PATCH, MERGE_PATCH, Ask
 from anyvisor.embedded.apiserver.params import WriteOptions, delete_options
 from anyvisor.embedded.apiserver.resource import Scale
 from anyvisor.embedded.apiserver.respond import json_response
-from anyvisor.embedded.apiserver.state import Entry, State
+from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.tokens import AUDIENCE, MAX_SECONDS, MIN_SECONDS, Tokens
 from anyvisor.embedded.apiserver.values import lookup

@@ -19,8 +19,9 @@ from multidict import CIMultiDict
 from anyvisor.embedded.apiserver.codec import decode_json
 from anyvisor.embedded.apiserver.config import AggregatedResource, FrontProxy
 from anyvisor.embedded.apiserver.endpoints import UnreachableError, resolve, tls_context
+from anyvisor.embedded.apiserver.entries import Event
 from anyvisor.embedded.apiserver.identity import ApiRequest, ApiResponse, Identity
-from anyvisor.embedded.apiserver.state import Event, State
+from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError, unavailable
 from anyvisor.embedded.apiserver.values import as_list, as_object, lookup, object_at, objects_at
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from anyvisor.embedded.apiserver import crd_rules, crds
+from anyvisor.embedded.apiserver.entries import Entry, Event, Key
 from anyvisor.embedded.apiserver.escalation import aggregated_rules
 from anyvisor.embedded.apiserver.garbage import GarbageCollector, Where, call_as
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
@@ -18,7 +19,7 @@ from anyvisor.embedded.apiserver.objectmeta import now_text
 from anyvisor.embedded.apiserver.params import DeleteOptions
 from anyvisor.embedded.apiserver.quota import QUOTAS, used_in
 from anyvisor.embedded.apiserver.resource import Registry, Resource
-from anyvisor.embedded.apiserver.state import Entry, Event, Key, State
+from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.values import as_object, lookup, object_at
 from anyvisor.embedded.apiserver.writes import Writer

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from anyvisor.embedded.apiserver.deletion import FOREGROUND, ORPHAN
+from anyvisor.embedded.apiserver.entries import Entry, Key
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.resource import Registry, Resource
-from anyvisor.embedded.apiserver.state import Entry, Key, State
+from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.writes import Call, Writer
 
 Json = dict[str, Any]

@@ -6,8 +6,9 @@ from typing import Any
 
 from anyvisor.api.meta import list_at
 from anyvisor.api.selectors import SelectorError, selector_of
+from anyvisor.embedded.apiserver.entries import Event
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
-from anyvisor.embedded.apiserver.state import Event, State
+from anyvisor.embedded.apiserver.state import State
 
 Json = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"

@@ -13,12 +13,14 @@ import msgspec
 
 from anyvisor.embedded.apiserver import selectors
 from anyvisor.embedded.apiserver import status as st
+from anyvisor.embedded.apiserver.entries import Entry, Event, Key, classify
 from anyvisor.embedded.apiserver.params import flag, number
 from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.respond import View, error_line
 from anyvisor.embedded.apiserver.selectors import Selector
-from anyvisor.embedded.apiserver.state import Collection, Entry, Event, Key, State, Watcher, classify
+from anyvisor.embedded.apiserver.state import Collection, State
 from anyvisor.embedded.apiserver.status import StatusError, bad_request
+from anyvisor.embedded.apiserver.watcher import Watcher
 
 Json = dict[str, Any]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from anyvisor.embedded.apiserver import table as tables
 from anyvisor.embedded.apiserver.codec import Output, decode_json, encode_json, to_yaml
+from anyvisor.embedded.apiserver.entries import Event
 from anyvisor.embedded.apiserver.identity import ApiResponse
 from anyvisor.embedded.apiserver.resource import Resource
-from anyvisor.embedded.apiserver.state import Event
 from anyvisor.embedded.apiserver.status import StatusError
 
 Json = dict[str, Any]

@@ -8,184 +8,23 @@ import asyncio
 import logging
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from anyvisor.embedded.apiserver.selectors import Selector
+from anyvisor.embedded.apiserver.entries import NOTHING, Entry, Event, FieldReader, Key, encode, make_entry
 from anyvisor.embedded.apiserver.status import StatusError, expired, unavailable
 from anyvisor.embedded.apiserver.store import Compaction, Row, Store
+from anyvisor.embedded.apiserver.watcher import Watcher
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
-Key = tuple[str, str]
-"""Namespace (empty for cluster-scoped resources) and name."""
 
 HISTORY_EVENTS = 4096
 HISTORY_BYTES = 8 << 20
 """Bounds of one resource's watch history."""
 COMPACT_ROWS = 256
-WATCH_EVENTS = 2048
-WATCH_BYTES = 32 << 20
-"""What may wait for one slow watcher before it is cut off."""
-
-encode = msgspec.json.Encoder().encode
-NOTHING: Mapping[str, str] = {}
-
-
-@dataclass(slots=True, eq=False, frozen=True)
-class Entry:
-    """One version of one object: its bytes, and the head that selectors and the garbage collector read."""
-
-    rv: int
-    key: Key
-    uid: str
-    raw: bytes
-    labels: Mapping[str, str]
-    fields: Mapping[str, str]
-    owners: tuple[str, ...] = ()
-    deleting: bool = False
-
-    def object(self) -> Json:
-        """Decode the object; the caller owns the result."""
-        return msgspec.json.decode(self.raw)
-
-    def matches(self, selector: Selector) -> bool:
-        """Say whether the object obeys both selectors."""
-        if not selector.fields.terms:
-            return selector.labels.matches(self.labels)
-        fields = {**self.fields, "metadata.namespace": self.key[0], "metadata.name": self.key[1]}
-        return selector.matches(self.labels, fields)
-
-
-@dataclass(slots=True, eq=False)
-class Event:
-    """One change of one object, with its encodings, which all watchers share."""
-
-    rv: int
-    entry: Entry
-    previous: Entry | None
-    deleted: bool
-    encoded: dict[Any, bytes] = field(default_factory=dict[Any, bytes])
-
-    @property
-    def size(self) -> int:
-        return len(self.entry.raw) + 200
-
-
-FieldReader = Callable[[Json], Mapping[str, str]]
-
-
-class _Owner(msgspec.Struct):
-    uid: str = ""
-
-
-class _Metadata(msgspec.Struct):
-    uid: str = ""
-    labels: dict[str, str] | None = None
-    ownerReferences: list[_Owner] | None = None  # noqa: N815 - the wire name
-    deletionTimestamp: str | None = None  # noqa: N815
-
-
-class _Head(msgspec.Struct):
-    metadata: _Metadata
-
-
-_decode_head = msgspec.json.Decoder(_Head).decode
-
-
-def make_entry(row: Row, read_fields: FieldReader | None) -> Entry:
-    """Build the entry of a stored version."""
-    metadata = _decode_head(row.value).metadata
-    fields = read_fields(msgspec.json.decode(row.value)) if read_fields is not None else NOTHING
-    return Entry(
-        row.rv,
-        (row.namespace, row.name),
-        metadata.uid,
-        row.value,
-        metadata.labels or NOTHING,
-        fields,
-        tuple(owner.uid for owner in metadata.ownerReferences or ()),
-        metadata.deletionTimestamp is not None,
-    )
-
-
-class Watcher:
-    """The queue of one watch: bounded, filled by the loop, drained by one stream."""
-
-    def __init__(self, namespace: str | None, name: str | None, selector: Selector) -> None:
-        self.bucket = (namespace, name)
-        self._selector = selector
-        self._events: deque[tuple[str, Event]] = deque()
-        self._bytes = 0
-        self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._deadline = 0.0
-        self.cut_off = False
-        """Set when the reader was too slow, or the resource went away: the watch must end."""
-
-    def offer(self, event: Event) -> None:
-        """Queue the event if it concerns this watch."""
-        kind = classify(event, self._selector)
-        if kind is None or self.cut_off:
-            return
-        self._events.append((kind, event))
-        self._bytes += event.size
-        if len(self._events) > WATCH_EVENTS or self._bytes > WATCH_BYTES:
-            self.cut()
-        self._wake()
-
-    def cut(self) -> None:
-        """End the watch without its remaining events; the client lists or watches again."""
-        self.cut_off = True
-        self._events.clear()
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def wait(self, deadline: float) -> list[tuple[str, Event]]:
-        """Return what is queued, at once or as soon as something comes; empty at `deadline` (loop time).
-
-        The timer lives as long as the deadline stays the same, so that an event costs no timer.
-        """
-        loop = asyncio.get_running_loop()
-        if not self._events and not self.cut_off and loop.time() < deadline:
-            if deadline != self._deadline or self._timer is None:
-                self.close()
-                self._deadline = deadline
-                self._timer = loop.call_at(deadline, self._wake)
-            self._waiter = loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        batch = list(self._events)
-        self._events.clear()
-        self._bytes = 0
-        return batch
-
-    def close(self) -> None:
-        """Drop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def classify(event: Event, selector: Selector) -> str | None:
-    """Say what an event is for a watch with this selector; None when it does not concern it."""
-    if not selector:
-        return "DELETED" if event.deleted else ("ADDED" if event.previous is None else "MODIFIED")
-    before = event.previous
-    was = before is not None and before.matches(selector)
-    now = not event.deleted and event.entry.matches(selector)
-    if now:
-        return "MODIFIED" if was else "ADDED"
-    return "DELETED" if was else None
-
+"""Old versions that gather before they are removed from the disk."""
 
 Listener = Callable[[str, Event], None]
 

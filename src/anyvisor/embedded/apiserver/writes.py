@@ -17,6 +17,7 @@ from anyvisor.embedded.apiserver.admission import (
 )
 from anyvisor.embedded.apiserver.builtin_types import object_meta
 from anyvisor.embedded.apiserver.deletion import is_finished, mark_deleted
+from anyvisor.embedded.apiserver.entries import Entry, Key, encode
 from anyvisor.embedded.apiserver.fieldset import FieldSet
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.objectmeta import check_metadata, new_uid, now_text, restore_metadata
@@ -24,7 +25,7 @@ from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.rules import broken_rules
 from anyvisor.embedded.apiserver.schema import UNSET
-from anyvisor.embedded.apiserver.state import Collection, Entry, Key, State, encode
+from anyvisor.embedded.apiserver.state import Collection, State
 from anyvisor.embedded.apiserver.status import Cause, StatusError, invalid_value
 from anyvisor.embedded.apiserver.validation import find_causes, special_causes
 
