@@ -109,11 +109,6 @@ class Resource:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
-    def converts(self) -> bool:
-        """Whether served objects differ from stored ones."""
-        return self.api_version != self.stored_version
-
     def read_fields(self, obj: Json) -> Mapping[str, str]:
         """Return the values of the selectable fields of a stored object."""
         return {name: _text(lookup(obj, path)) for name, path in self.selectable.items()}
@@ -152,13 +147,6 @@ class Registry:
 
     def find_kind(self, group: str, version: str, kind: str) -> Resource | None:
         return self._by_kind.get((group, version, kind))
-
-    def any_version(self, group: str, plural: str) -> Resource | None:
-        """Return some served version of a resource."""
-        for (its_group, _, its_plural), resource in self._by_path.items():
-            if its_group == group and its_plural == plural:
-                return resource
-        return None
 
     def kind_in_group(self, group: str, kind: str) -> Resource | None:
         for (its_group, _, its_kind), resource in self._by_kind.items():

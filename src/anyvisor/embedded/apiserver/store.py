@@ -32,7 +32,6 @@ MAX_BATCH = 512
 """Rows of one commit: bounds the latency of the last one."""
 CHECKPOINT_BYTES = 8 << 20
 """Size of the write-ahead log at which a second thread copies it into the database file."""
-DELETES_PER_BATCH = 500
 
 
 class StoreError(Exception):
