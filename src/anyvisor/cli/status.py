@@ -71,6 +71,7 @@ def _print(found: dict[str, Any]) -> None:
     if not found["running"]:
         print(f"the instance in {found['dataDir']} does not run: `anyvisor up --detach` starts it")
         return
+    print(f"the instance in {found['dataDir']} runs\n")
     show(
         ("PROCESS", "PID", "RESTARTS", "AGE"),
         [(row["name"], row["pid"] or "-", row["restarts"], f"{row['seconds']:.0f}s") for row in found["processes"]],
