@@ -235,3 +235,17 @@ def index(value: Any, key: Any) -> Any:
 
 def _missing(key: Any) -> Any:
     raise CelError(f"no such key: {key}")
+
+
+def as_text(value: Any) -> str:
+    """Return a string. Raises `CelError` for another value."""
+    if not isinstance(value, str):
+        raise CelError(f"no such overload: expected a string, not {type_of(value)}")
+    return value
+
+
+def as_items(value: Any) -> list[Any]:
+    """Return a list. Raises `CelError` for another value."""
+    if not isinstance(value, list):
+        raise CelError(f"no such overload: expected a list, not {type_of(value)}")
+    return cast("list[Any]", value)
