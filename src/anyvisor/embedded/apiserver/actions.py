@@ -6,6 +6,7 @@ from typing import Any
 
 from anyvisor.embedded.apiserver import patch as patches
 from anyvisor.embedded.apiserver import status as st
+from anyvisor.embedded.apiserver.calls import Call
 from anyvisor.embedded.apiserver.codec import decode_json, media_type
 from anyvisor.embedded.apiserver.config import Evict, PodLog
 from anyvisor.embedded.apiserver.deletion import is_finished
@@ -19,7 +20,7 @@ from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError
 from anyvisor.embedded.apiserver.tokens import AUDIENCE, MAX_SECONDS, MIN_SECONDS, Tokens
 from anyvisor.embedded.apiserver.values import lookup
-from anyvisor.embedded.apiserver.writes import Call, Writer
+from anyvisor.embedded.apiserver.writes import Writer
 
 Json = dict[str, Any]
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from anyvisor.embedded.apiserver.calls import Call
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.resource import Resource
+from anyvisor.embedded.apiserver.schema import prune, set_defaults
 from anyvisor.embedded.apiserver.status import Cause, StatusError, forbidden, invalid
 
 Json = dict[str, Any]
@@ -69,3 +71,48 @@ def refusal(request: AdmissionRequest, result: AdmissionResult) -> StatusError |
     if result.causes:
         return invalid(resource.group, resource.kind, request.name, result.causes)
     return None
+
+
+class Chain:
+    """The plugins of a server, asked in their order about each write."""
+
+    def __init__(self, plugins: Sequence[AdmissionPlugin]) -> None:
+        self._mutating = [plugin for plugin in plugins if plugin.phase == "mutating"]
+        self._validating = [plugin for plugin in plugins if plugin.phase == "validating"]
+
+    async def mutate(self, call: Call, operation: Operation, obj: Json, old: Json | None) -> Json:
+        """Return the object as the mutating plugins leave it. Raises the Status of a refusal."""
+        for plugin in self._mutating:
+            result = await _ask(plugin, call, operation, obj, old)
+            if result.object is not None:
+                obj = result.object
+                prune(call.resource.schema, obj)
+                set_defaults(call.resource.schema, obj)
+        return obj
+
+    async def review(self, call: Call, operation: Operation, obj: Json | None, old: Json | None) -> None:
+        """Ask the validating plugins. Raises the Status of a refusal."""
+        for plugin in self._validating:
+            await _ask(plugin, call, operation, obj, old)
+
+
+async def _ask(
+    plugin: AdmissionPlugin, call: Call, operation: Operation, obj: Json | None, old: Json | None
+) -> AdmissionResult:
+    request = AdmissionRequest(
+        operation,
+        call.resource,
+        call.subresource,
+        call.namespace,
+        call.name,
+        obj,
+        old,
+        call.identity,
+        call.options.dry_run,
+    )
+    result = await plugin.admit(request)
+    call.warnings.extend(result.warnings)
+    error = refusal(request, result)
+    if error is not None:
+        raise error
+    return result

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+from anyvisor.embedded.apiserver.calls import Call
 from anyvisor.embedded.apiserver.deletion import FOREGROUND, ORPHAN
 from anyvisor.embedded.apiserver.entries import Entry, Key
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.apiserver.params import DeleteOptions, WriteOptions
 from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.state import State
-from anyvisor.embedded.apiserver.writes import Call, Writer
+from anyvisor.embedded.apiserver.writes import Writer
 
 Json = dict[str, Any]
 Where = tuple[str, Key]

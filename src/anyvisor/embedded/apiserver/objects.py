@@ -7,6 +7,7 @@ from typing import Any
 
 from anyvisor.embedded.apiserver import patch as patches
 from anyvisor.embedded.apiserver import status as st
+from anyvisor.embedded.apiserver.calls import Call, Change, Outcome
 from anyvisor.embedded.apiserver.codec import OBJECT, decode_json, media_type, negotiate, read_body
 from anyvisor.embedded.apiserver.identity import ApiRequest, ApiResponse
 from anyvisor.embedded.apiserver.params import (
@@ -22,7 +23,7 @@ from anyvisor.embedded.apiserver.respond import View, json_response
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import Cause, StatusError
 from anyvisor.embedded.apiserver.values import as_object
-from anyvisor.embedded.apiserver.writes import Call, Change, Outcome, Writer
+from anyvisor.embedded.apiserver.writes import Writer
 
 Json = dict[str, Any]
 

@@ -19,6 +19,7 @@ from anyvisor.embedded.apiserver.actions import Actions
 from anyvisor.embedded.apiserver.admission import AdmissionPlugin
 from anyvisor.embedded.apiserver.aggregator import Aggregator
 from anyvisor.embedded.apiserver.builtin import built_in, reviews
+from anyvisor.embedded.apiserver.calls import Call
 from anyvisor.embedded.apiserver.component_roles import component_roles
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.controllers import Controllers
@@ -44,7 +45,7 @@ from anyvisor.embedded.apiserver.status import StatusError, unauthorized
 from anyvisor.embedded.apiserver.store import Store
 from anyvisor.embedded.apiserver.tokens import AUDIENCE, Tokens, identity_of, load_key
 from anyvisor.embedded.apiserver.webhooks import Webhooks
-from anyvisor.embedded.apiserver.writes import Call, Writer
+from anyvisor.embedded.apiserver.writes import Writer
 
 Json = dict[str, Any]
 

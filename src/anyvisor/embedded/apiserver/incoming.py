@@ -1,0 +1,130 @@
+"""From what a client sent to an object that the server may keep: identity, name, schema, defaults, validation."""
+
+import random
+from typing import Any
+
+from anyvisor.embedded.apiserver import schema as schemas
+from anyvisor.embedded.apiserver import status as st
+from anyvisor.embedded.apiserver.builtin_types import object_meta
+from anyvisor.embedded.apiserver.calls import Call
+from anyvisor.embedded.apiserver.objectmeta import check_metadata
+from anyvisor.embedded.apiserver.rules import broken_rules
+from anyvisor.embedded.apiserver.schema import UNSET
+from anyvisor.embedded.apiserver.status import Cause, StatusError
+from anyvisor.embedded.apiserver.validation import find_causes, special_causes
+
+Json = dict[str, Any]
+
+SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+MAX_GENERATED_BASE = 58
+
+
+def check_identity(call: Call, obj: Json) -> None:
+    """Fill in type and namespace, and refuse those that differ from what the request says."""
+    resource = call.resource
+    for name, value in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        given = obj.setdefault(name, value)
+        if given != value:
+            raise st.bad_request(f"the {name} in the data ({given}) does not match the expected {name} ({value})")
+    metadata = obj.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise st.bad_request("metadata must be an object")
+    if resource.namespaced:
+        given = obj["metadata"].setdefault("namespace", call.namespace) or call.namespace
+        if given != call.namespace:
+            raise st.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        obj["metadata"]["namespace"] = call.namespace
+    else:
+        obj["metadata"].pop("namespace", None)
+    given = obj["metadata"].get("name")
+    if call.name and given and given != call.name:
+        raise st.bad_request(f"the name of the object ({given}) does not match the name on the URL ({call.name})")
+
+
+def name_new(call: Call, metadata: Json) -> None:
+    """Give a new object its name, made up from `generateName` where it has none."""
+    name = metadata.get("name") or call.name
+    base = metadata.get("generateName")
+    if not name and base:
+        suffix = "".join(random.choices(SUFFIX_LETTERS, k=5))  # noqa: S311 - a name, not a secret
+        name = f"{str(base)[:MAX_GENERATED_BASE]}{suffix}"
+    if not name:
+        cause = Cause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
+        raise st.invalid(call.resource.group, call.resource.kind, "", [cause])
+    call.name = metadata["name"] = name
+
+
+def normalize(call: Call, obj: Json) -> Json:
+    """Prune and default in place, and report unknown fields as the request wants it."""
+    resource = call.resource
+    unknown: list[str] | None = [] if call.options.field_validation != "Ignore" else None
+    schemas.prune(resource.schema, obj, "", unknown)
+    if unknown:
+        if call.options.field_validation == "Strict":
+            text = ", ".join(f'unknown field "{path}"' for path in unknown)
+            raise st.bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+                f"{resource.kind}: strict decoding error: {text}"
+            )
+        call.warnings.extend(f'unknown field "{path}"' for path in unknown)
+    schemas.set_defaults(resource.schema, obj)
+    _check_types(call, obj)
+    if resource.warning:
+        call.warnings.append(resource.warning)
+    return obj
+
+
+def normalize_partial(call: Call, config: Json) -> Json:
+    """Prune an applied configuration; defaults belong to the merged object, not to the configuration."""
+    unknown: list[str] = []
+    schemas.prune(call.resource.schema, config, "", unknown)
+    if unknown and call.options.field_validation != "Ignore":
+        text = ", ".join(f".{path}: field not declared in schema" for path in unknown)
+        if call.options.field_validation == "Strict" or not call.resource.custom:
+            raise (
+                StatusError(500, "InternalError", f"failed to create typed patch object: errors: {text}")
+                if not call.resource.custom
+                else st.bad_request(f"strict decoding error: {text}")
+            )
+        call.warnings.extend(f'unknown field "{path}"' for path in unknown)
+    return config
+
+
+def complete(call: Call, obj: Json) -> Json:
+    """Set the defaults of an object that is known to hold only known fields, and check its types."""
+    schemas.set_defaults(call.resource.schema, obj)
+    _check_types(call, obj)
+    return obj
+
+
+def _check_types(call: Call, obj: Json) -> None:
+    """Refuse values of a wrong type where the original decodes into typed structures."""
+    resource = call.resource
+    target: Any = obj["metadata"] if resource.custom else obj
+    if resource.has_types is None or resource.has_types(target):
+        return
+    node = object_meta() if resource.custom else resource.schema
+    for cause in find_causes(node, target, "metadata" if resource.custom else ""):
+        if cause.reason == "FieldValueTypeInvalid":
+            raise st.bad_request(
+                f'{call.resource.kind} in version "{call.resource.version}" cannot be handled as a '
+                f"{call.resource.kind}: {cause.message.removeprefix('Invalid value: ')}"
+            )
+
+
+def validate(call: Call, obj: Json, old: Json | None) -> None:
+    """Refuse an object that breaks its schema, its rules or those of its kind. Raises a 422 Status."""
+    resource = call.resource
+    causes = check_metadata(resource, obj["metadata"], old["metadata"] if old is not None else None)
+    if resource.check is not None and not resource.check(obj):
+        causes.extend(find_causes(resource.schema, obj))
+    elif resource.check is not None:
+        causes.extend(special_causes(resource.schema, obj))
+        if not causes and resource.schema.ruled:
+            causes.extend(broken_rules(resource.schema, obj, old if old is not None else UNSET))
+    if not call.subresource:
+        causes.extend(resource.strategy.validate(obj, old))
+    if causes:
+        raise st.invalid(resource.group, resource.kind, call.name, causes)
