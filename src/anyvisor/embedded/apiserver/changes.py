@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 def check_version(call: Call, entry: Entry, new: Json, *, replace: bool) -> bool:
-    """Check the optimistic lock; returns whether the writer stated a version."""
+    """Check the optimistic lock; returns whether this is a PUT that states a version, which is not tried again."""
     resource = call.resource
     check_identity(call, new)
     metadata: Json = new["metadata"]

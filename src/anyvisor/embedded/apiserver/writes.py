@@ -93,8 +93,7 @@ class Writer:
             raise error
 
     def _manager(self, call: Call, operation: str) -> ssa.Manager:
-        sub = call.subresource
-        return ssa.Manager(call.options.field_manager, operation, call.resource.api_version, sub)
+        return ssa.Manager(call.options.field_manager, operation, call.resource.api_version, call.subresource)
 
     # -- update ---------------------------------------------------------------------------------------------
 
@@ -126,8 +125,6 @@ class Writer:
             raise st.bad_request("metadata.managedFields must be nil in an applied configuration")
         config["metadata"]["name"] = call.name
         config = normalize_partial(call, config)
-        ignored = self._ignored(call)
-        manager = self._manager(call, "Apply")
         for _ in range(RETRIES):
             entry = collection.latest(call.collection_key)
             if entry is None:
@@ -135,28 +132,26 @@ class Writer:
                     raise st.not_found(resource.group, resource.plural, call.name)
                 if config["metadata"].get("uid"):
                     raise st.conflict(resource.group, resource.plural, call.name, "uid mismatch: no such object")
-                new = ssa.apply(
-                    resource.schema, None, config, manager, now_text(), force=call.options.force, ignored=ignored
-                )
-                return await self.create(call, new, apply_config=True)
+                return await self.create(call, self._merged(call, None, config), apply_config=True)
+            check_version(call, entry, config, replace=False)
             old = to_served(resource, entry.object())
-            stated = check_version(call, entry, config, replace=False)
-            new = ssa.apply(
-                resource.schema,
-                old,
-                config,
-                manager,
-                now_text(),
-                force=call.options.force,
-                ignored=ignored,
-            )
+            new = self._merged(call, old, config)
             new["metadata"].pop("resourceVersion", None)
             outcome = await self._update_once(call, collection, entry, old, new, applied=True)
             if outcome is not None:
                 return outcome
-            if stated:
-                break
         raise st.modified(resource.group, resource.plural, call.name)
+
+    def _merged(self, call: Call, old: Json | None, config: Json) -> Json:
+        return ssa.apply(
+            call.resource.schema,
+            old,
+            config,
+            self._manager(call, "Apply"),
+            now_text(),
+            force=call.options.force,
+            ignored=self._ignored(call),
+        )
 
     def _ignored(self, call: Call) -> FieldSet:
         if call.subresource == "status":
