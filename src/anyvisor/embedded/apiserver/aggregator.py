@@ -16,6 +16,7 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
+from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver.codec import decode_json
 from anyvisor.embedded.apiserver.config import AggregatedResource, FrontProxy
 from anyvisor.embedded.apiserver.endpoints import UnreachableError, resolve, tls_context
@@ -23,7 +24,7 @@ from anyvisor.embedded.apiserver.entries import Event
 from anyvisor.embedded.apiserver.identity import ApiRequest, ApiResponse, Identity
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError, unavailable
-from anyvisor.embedded.apiserver.values import as_list, as_object, lookup, object_at, objects_at
+from anyvisor.embedded.apiserver.values import as_list, as_object, lookup, objects_at
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]

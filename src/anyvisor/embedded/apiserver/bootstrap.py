@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyvisor.embedded.apiserver.values import object_at
+from anyvisor.api.meta import object_at
 
 Json = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"

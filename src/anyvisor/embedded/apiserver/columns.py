@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver.resource import Column
-from anyvisor.embedded.apiserver.values import as_list, lookup, object_at
+from anyvisor.embedded.apiserver.values import as_list, lookup
 
 Json = dict[str, Any]
 

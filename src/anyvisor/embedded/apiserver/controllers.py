@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver import crd_rules, crds
 from anyvisor.embedded.apiserver.entries import Entry, Event, Key
 from anyvisor.embedded.apiserver.escalation import aggregated_rules
@@ -21,7 +22,7 @@ from anyvisor.embedded.apiserver.quota import QUOTAS, used_in
 from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError
-from anyvisor.embedded.apiserver.values import as_object, lookup, object_at
+from anyvisor.embedded.apiserver.values import as_object, lookup
 from anyvisor.embedded.apiserver.writes import Writer
 
 log = logging.getLogger(__name__)

@@ -4,9 +4,10 @@ import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver.params import DeleteOptions
 from anyvisor.embedded.apiserver.resource import Resource
-from anyvisor.embedded.apiserver.values import as_list, object_at
+from anyvisor.embedded.apiserver.values import as_list
 
 Json = dict[str, Any]
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.rbac import Attributes
 from anyvisor.embedded.apiserver.state import State
-from anyvisor.embedded.apiserver.values import as_objects, lookup, object_at, objects_at
+from anyvisor.embedded.apiserver.values import as_objects, lookup, objects_at
 
 Json = dict[str, Any]
 

@@ -4,11 +4,12 @@ import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
+from anyvisor.api.meta import object_at
 from anyvisor.api.quantity import Quantity, QuantityError, parse_quantity
 from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
 from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.state import State
-from anyvisor.embedded.apiserver.values import as_object, lookup, object_at, objects_at
+from anyvisor.embedded.apiserver.values import as_object, lookup, objects_at
 
 Json = dict[str, Any]
 Usage = dict[str, Quantity]

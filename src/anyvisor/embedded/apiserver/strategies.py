@@ -5,11 +5,12 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
+from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver import crd_rules
 from anyvisor.embedded.apiserver.conditions import check_webhooks
 from anyvisor.embedded.apiserver.resource import Strategy
 from anyvisor.embedded.apiserver.status import Cause, forbidden_field, invalid_value, required
-from anyvisor.embedded.apiserver.values import as_object, as_objects, lookup, object_at
+from anyvisor.embedded.apiserver.values import as_object, as_objects, lookup
 
 Json = dict[str, Any]
 

@@ -30,9 +30,5 @@ def lookup(obj: Any, path: Sequence[str]) -> Any:
     return obj
 
 
-def object_at(obj: Any, *path: str) -> Json:
-    return as_object(lookup(obj, path))
-
-
 def objects_at(obj: Any, *path: str) -> list[Json]:
     return as_objects(lookup(obj, path))

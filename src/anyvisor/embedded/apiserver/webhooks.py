@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from anyvisor.api.meta import object_at
 from anyvisor.api.selectors import EVERYTHING, Selector, SelectorError, selector_of
 from anyvisor.embedded.apiserver import patch as patches
 from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
@@ -23,7 +24,7 @@ from anyvisor.embedded.apiserver.endpoints import UnreachableError, resolve, tls
 from anyvisor.embedded.apiserver.reviews import user_info
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError
-from anyvisor.embedded.apiserver.values import as_list, as_object, object_at, objects_at
+from anyvisor.embedded.apiserver.values import as_list, as_object, objects_at
 
 Json = dict[str, Any]
 
@@ -112,7 +113,7 @@ class Webhooks:
     def _namespace_labels(self, request: AdmissionRequest) -> Json:
         name = request.namespace
         if request.resource.plural == "namespaces" and not request.resource.group:
-            return object_at(request.object or request.old_object, "metadata", "labels")
+            return object_at(request.object or request.old_object or {}, "metadata", "labels")
         entry = self._state.collection("namespaces").entries.get(("", name))
         return dict(entry.labels) if entry is not None else {}
 
