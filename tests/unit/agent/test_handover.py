@@ -59,9 +59,10 @@ async def test_a_plan_that_is_refused_before_it_is_sent(launcher: Launcher):
 
 
 async def test_a_launcher_that_ends_before_it_is_ready(rundir: Path):
-    process = await asyncio.create_subprocess_exec("/bin/true")
+    process = await asyncio.create_subprocess_exec("/bin/sleep", "60")
     launcher = Launcher(process.pid, os.pidfd_open(process.pid), os.open(rundir, os.O_RDONLY), 0, 0)
     try:
+        process.kill()
         await process.wait()
         with pytest.raises(HandOverError, match="ended before"):
             await await_shim(launcher, 5)
