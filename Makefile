@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PYTEST := $(PY) -m pytest
 TIERS ?= unit contract machine e2e
 
-.PHONY: help venv system demo test lint format bench guests proto crds models replay clean
+.PHONY: help venv system demo test lint format bench guests proto crds conform replay clean
 
 help: ## show this text
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,7 @@ lint: venv ## ruff, pyright (strict), generated code up to date
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(PY) tools/genproto.py --check
+	@$(PY) tools/hridocs.py --check
 	@$(VENV)/bin/basedpyright
 
 format: venv ## format the code
@@ -50,6 +51,9 @@ proto: venv ## Python code of the HRI's proto files
 
 crds: venv ## deploy/crds from the models
 	@$(PY) -m anyvisor.api.crd
+
+conform: system venv guests ## hold every driver of this machine to the specification
+	@$(PY) -m tools.conform
 
 replay: venv ## run a file of recorded cases against the product: make replay FILE=F
 	@$(PY) -m tools.replay "$(FILE)"
