@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anyvisor.agent.guest.watch import FROZEN, GuestFacts
-from anyvisor.api.meta import Json, conditions, object_at, text_at
+from anyvisor.api.meta import Json, conditions, list_at, object_at, text_at
 from anyvisor.api.wire import Time
 from anyvisor.hri.v1 import types_pb2 as hri
 
@@ -114,6 +114,12 @@ def hypervisor_status(
     return {key: value for key, value in fields.items() if value}
 
 
+def _interfaces(seen: Sequence[Json], old: Sequence[Json]) -> list[Json]:
+    """The interfaces as seen. `podInterfaceName` is the controller's: leaving it out would be undone without end."""
+    named = {entry.get("name"): entry["podInterfaceName"] for entry in old if "podInterfaceName" in entry}
+    return [{**entry, "podInterfaceName": named[entry["name"]]} if entry["name"] in named else entry for entry in seen]
+
+
 def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:
     """The merge patch that brings the VMI's status up to `seen`; None when there is nothing to say.
 
@@ -136,8 +142,11 @@ def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:
             new["hypervisor"] = merged
     if seen.machine_type and text_at(old, "machine", "type") != seen.machine_type:
         new["machine"] = {"type": seen.machine_type}
-    if seen.interfaces is not None and list(seen.interfaces) != (old.get("interfaces") or []):
-        new["interfaces"] = list(seen.interfaces)
+    if seen.interfaces is not None:
+        listed = list_at(old, "interfaces")
+        interfaces = _interfaces(seen.interfaces, listed)
+        if interfaces != listed:
+            new["interfaces"] = interfaces
     if seen.guest is not None:
         if seen.guest.operating_system and seen.guest.operating_system != old.get("guestOSInfo"):
             new["guestOSInfo"] = seen.guest.operating_system

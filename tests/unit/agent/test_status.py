@@ -46,6 +46,14 @@ def test_the_same_again_is_nothing_to_write():
     assert status.patch(once, seen, "later") is None
 
 
+def test_the_pod_interface_that_the_controller_wrote_stays():
+    seen = Observation(interfaces=({"name": "default", "mac": "02:00:00:00:00:01"},))
+    old = vmi(interfaces=[{"name": "default", "mac": "02:00:00:00:00:01", "podInterfaceName": "eth0"}])
+    assert status.patch(old, seen, NOW) is None, "the agent and the controller would undo each other without end"
+    moved = vmi(interfaces=[{"name": "default", "podInterfaceName": "eth0"}, {"name": "gone", "podInterfaceName": "x"}])
+    assert applied(moved, seen)["status"]["interfaces"] == old["status"]["interfaces"]
+
+
 def test_conditions_of_others_stay():
     other = {"type": "LiveMigratable", "status": "False", "reason": "NotMigratable"}
     after = applied(vmi(conditions=[other]), Observation(phase="Running", state=RUNNING))

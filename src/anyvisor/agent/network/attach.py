@@ -170,5 +170,5 @@ def _status(interface: Interface, address: str) -> Json:
         "linkState": "down" if interface.link_down else "up",
     }
     if address:
-        entry |= {"ipAddress": address, "ipAddresses": [address], "podInterfaceName": rules.POD_INTERFACE}
+        entry |= {"ipAddress": address, "ipAddresses": [address]}
     return entry
