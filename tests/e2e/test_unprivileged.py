@@ -86,6 +86,8 @@ def test_a_vm_of_an_ordinary_user_runs_and_survives_us(place: Path) -> None:
         run(place, "up", "--detach")
         assert counter(place) > before
         assert "runs on node" in run(place, "why", "tiny")
+        writes = run(place, "kubectl", "get", "vmi", "tiny", "-o", "jsonpath={.metadata.generation}")
+        assert int(writes) < 100, "two writers undo each other's part of the status"
     finally:
         run(place, "up", "--detach")
         run(place, "down", "--stop-vms", "--timeout", "60")
