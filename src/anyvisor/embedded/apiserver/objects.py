@@ -136,10 +136,10 @@ class Objects:
             if not isinstance(body, dict):
                 raise st.bad_request("an applied configuration must be one object")
             if not ask.query.get("fieldManager"):
-                raise _apply_needs_manager()
+                raise _invalid_options(st.required("fieldManager", "is required for apply patch"))
             return await self._writer.apply(call, as_object(body))
         if call.options.force:
-            raise _force_needs_apply()
+            raise _invalid_options(st.forbidden_field("force", "may not be specified for non-apply patch"))
         return await self._writer.update(call, self._change(ask.resource, kind, body, call.name))
 
     def _change(self, resource: Resource, kind: str, body: Any, name: str) -> Change:
@@ -211,21 +211,5 @@ def _unpatchable(resource: Resource, name: str, error: Exception) -> StatusError
     )
 
 
-def _apply_needs_manager() -> StatusError:
-    cause = Cause("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
-    return StatusError(
-        422,
-        "Invalid",
-        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
-        {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause.to_json()]},
-    )
-
-
-def _force_needs_apply() -> StatusError:
-    cause = Cause("force", "FieldValueForbidden", "Forbidden: may not be specified for non-apply patch")
-    return StatusError(
-        422,
-        "Invalid",
-        'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
-        {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause.to_json()]},
-    )
+def _invalid_options(cause: Cause) -> StatusError:
+    return st.invalid("meta.k8s.io", "PatchOptions", "", [cause])

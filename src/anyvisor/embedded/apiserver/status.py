@@ -119,13 +119,9 @@ def modified(group: str, plural: str, name: str) -> StatusError:
 
 
 def apply_conflict(causes: Sequence[Cause]) -> StatusError:
-    many = "conflict" if len(causes) == 1 else "conflicts"
-    lines = "".join(f"\n- {cause.message}: {cause.field}" for cause in causes) if len(causes) > 1 else ""
-    text = (
-        f"Apply failed with {len(causes)} {many}: {causes[0].message}: {causes[0].field}"
-        if len(causes) == 1
-        else f"Apply failed with {len(causes)} {many}:{lines}"
-    )
+    named = [f"{cause.message}: {cause.field}" for cause in causes]
+    found = f"conflict: {named[0]}" if len(named) == 1 else "\n- ".join(["conflicts:", *named])
+    text = f"Apply failed with {len(named)} {found}"
     return StatusError(409, "Conflict", text, {"causes": [cause.to_json() for cause in causes]})
 
 
