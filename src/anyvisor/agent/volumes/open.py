@@ -150,6 +150,13 @@ def _own_file(context: VolumeContext, name: str, content: bytes, size: int) -> i
     return descriptor
 
 
+def _overlay(name: str, size: int, context: VolumeContext, volumes: VolumeSet) -> VolumeHandle.Layer:
+    """The layer that takes the guest's writes; it lives as long as the VMI."""
+    descriptor = _own_file(context, f"{name}.overlay", qcow2.empty(size), 0)
+    handle = _keep(volumes, f"volume/{name}/overlay", descriptor)
+    return VolumeHandle.Layer(handle=handle, format=VolumeHandle.Layer.FORMAT_QCOW2)
+
+
 def _container_disk(
     _vmi: dict[str, Any],
     source: dict[str, Any],
@@ -161,11 +168,9 @@ def _container_disk(
     """The image's disk, never written to, below an overlay that lives as long as the VMI."""
     disk = context.images.open_disk(str(source["image"]), str(source.get("path") or ""))
     base = _keep(volumes, f"volume/{name}/base", disk.descriptor)
-    overlay = _own_file(context, f"{name}.overlay", qcow2.empty(disk.virtual_bytes), 0)
-    top = _keep(volumes, f"volume/{name}/overlay", overlay)
     return VolumeHandle(
         layers=[
-            VolumeHandle.Layer(handle=top, format=VolumeHandle.Layer.FORMAT_QCOW2),
+            _overlay(name, disk.virtual_bytes, context, volumes),
             VolumeHandle.Layer(handle=base, format=_FORMATS[disk.format], read_only=True),
         ],
         size_bytes=disk.virtual_bytes,
@@ -185,9 +190,7 @@ def _claim(
     )
     layers = [base]
     if kind == "ephemeral":
-        overlay = _own_file(context, f"{name}.overlay", qcow2.empty(disk.virtual_bytes), 0)
-        handle = _keep(volumes, f"volume/{name}/overlay", overlay)
-        layers.insert(0, VolumeHandle.Layer(handle=handle, format=VolumeHandle.Layer.FORMAT_QCOW2))
+        layers.insert(0, _overlay(name, disk.virtual_bytes, context, volumes))
     return VolumeHandle(layers=layers, size_bytes=disk.virtual_bytes)
 
 
