@@ -3,33 +3,18 @@
 from typing import Any, cast
 
 from anyvisor.admission.config import ClusterConfig
-from anyvisor.admission.dispatch import admit
-from anyvisor.admission.result import AdmissionRequest, User
+from anyvisor.admission.dispatch import admit_machine
 from anyvisor.api.meta import object_at
 
 Json = dict[str, Any]
-_CONTROLLER = User("system:anyvisor:controller")
 # Defaults are the same for every machine but for identities, which are made anew for each and so told as such.
 _NEW_UUID = "(made for each machine)"
 
 
 def defaults(template: Json, kubevirt: Json, architecture: str) -> list[tuple[str, str, str]]:
     """Field, value and source of each default that a machine of this template gets."""
-    question = AdmissionRequest(
-        operation="CREATE",
-        kind="VirtualMachineInstance",
-        object={
-            "apiVersion": "kubevirt.io/v1",
-            "kind": "VirtualMachineInstance",
-            "metadata": {"name": "machine", "namespace": "default"},
-            "spec": object_at(template, "spec"),
-        },
-        new_uuid=lambda: _NEW_UUID,
-        now="1970-01-01T00:00:00Z",
-        namespace="default",
-        user=_CONTROLLER,
-    )
-    answer = admit(question, ClusterConfig.of(object_at(kubevirt, "spec", "configuration"), architecture))
+    config = ClusterConfig.of(object_at(kubevirt, "spec", "configuration"), architecture)
+    answer = admit_machine(object_at(template, "spec"), config, namespace="default", uuid=_NEW_UUID)
     return [(d.path, _shown(answer.object, d.path), d.source) for d in answer.defaults]
 
 

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 import msgspec
 
 from anyvisor.admission.config import ClusterConfig
-from anyvisor.admission.dispatch import admit
-from anyvisor.admission.result import AdmissionRequest, AdmissionResult, User
+from anyvisor.admission.dispatch import admit_machine
+from anyvisor.admission.result import AdmissionResult
 from anyvisor.api.meta import Json, StatusCause, StatusDetails, kind, list_at, object_at, text_at
 from anyvisor.gateway.answers import JSON, Decision, Refused, bad_request, failure
 from anyvisor.gateway.call import Call
@@ -30,9 +30,6 @@ PLURAL: Final = "machinereviews"
 CLASSES_LIMIT: Final = 64
 _PATH: Final = (GROUP, VERSION, PLURAL)
 
-_AS_CONTROLLER: Final = User("system:anyvisor:controller")
-"""Whose VMI a VM's machine is; only with its rights may a VMI state all of its fields."""
-_REFERENCE_TIME: Final = "2000-01-01T00:00:00Z"
 _REFERENCE_UUID: Final = "00000000-0000-4000-8000-000000000000"
 
 
@@ -103,23 +100,7 @@ def _with_defaults(machine: Json, namespace: str, config: ClusterConfig) -> Admi
         raise bad_request(
             f"spec.machine.kind is {kind(machine)!r}: it must be VirtualMachine or VirtualMachineInstance"
         )
-    question = AdmissionRequest(
-        operation="CREATE",
-        kind="VirtualMachineInstance",
-        object={
-            "apiVersion": "kubevirt.io/v1",
-            "kind": "VirtualMachineInstance",
-            "metadata": {"name": "machine", "namespace": namespace},
-            "spec": object_at(holder, "spec"),
-        },
-        new_uuid=lambda: _REFERENCE_UUID,
-        now=_REFERENCE_TIME,
-        namespace=namespace,
-        name="machine",
-        user=_AS_CONTROLLER,
-        dry_run=True,
-    )
-    answer = admit(question, config)
+    answer = admit_machine(object_at(holder, "spec"), config, namespace=namespace, uuid=_REFERENCE_UUID)
     if not answer.allowed:
         causes = tuple(
             StatusCause(reason=cause.type, field=cause.location, message=cause.message) for cause in answer.causes
