@@ -4,32 +4,26 @@ import asyncio
 import contextlib
 import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from anyvisor.hri.client import HriClient, outcome
-from anyvisor.hri.v1.machine_pb2 import Event, LaunchPlan, PrepareResponse
-from anyvisor.hri.v1.machine_spec_pb2 import Console, Machine
-from anyvisor.hri.v1.types_pb2 import Endpoint, MachineState, Operation
-from anyvisor.launcher import shim
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
+from anyvisor.hri.v1.types_pb2 import Endpoint, MachineState
+from tests.driver_rig import DriverGuest, DriverRig
 
 SECONDS = 90.0
 """No step of a test may take longer; a guest under emulation on a busy machine is slow."""
 
 
 @dataclass
-class Guest:
-    """A machine of the test: its launcher directory, its VMM, its log."""
+class Guest(DriverGuest):
+    """A machine with its log."""
 
-    machine: Machine
-    directory: Path
-    prepared: PrepareResponse
-    process: subprocess.Popen[bytes]
+    seconds: ClassVar = SECONDS
+
     console: socket.socket | None = None
     heard: str = ""
     """What came over the console. QEMU's log of it may hold a byte twice, when its reader was slow for a moment."""
@@ -38,11 +32,6 @@ class Guest:
     def log(self) -> str:
         """The serial log so far."""
         return (self.directory / "serial.log").read_bytes().decode(errors="replace")
-
-    @property
-    def errors(self) -> str:
-        """What the VMM said on its standard error."""
-        return (self.directory / "stderr").read_text(errors="replace")
 
     async def logged(self, pattern: str) -> str:
         """Wait until the serial log contains a match; returns its first group, or all of it."""
@@ -91,10 +80,9 @@ class Guest:
             self.console.close()
             self.console = None
 
-    async def ended(self) -> int:
-        """Wait for the end of the VMM's process; returns its exit status."""
-        async with asyncio.timeout(SECONDS):
-            return await asyncio.to_thread(self.process.wait)
+    def close(self) -> None:
+        self.hang_up()
+        super().close()
 
 
 def socket_path(directory: Path, endpoint_id: str) -> Path:
@@ -102,71 +90,13 @@ def socket_path(directory: Path, endpoint_id: str) -> Path:
     return directory / (endpoint_id.replace("/", "-") + ".sock")
 
 
-class Rig:
-    """A driver process and its client."""
+class Rig(DriverRig[Guest]):
+    """A process of the QEMU driver and its client."""
+
+    seconds: ClassVar = SECONDS
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.guests: list[Guest] = []
-        self.states: dict[str, MachineState] = {}
-        self._changed = asyncio.Condition()
-        self._watching: asyncio.Task[None] | None = None
-        self._driver: subprocess.Popen[bytes] | None = None
-        self.client = HriClient(directory / "hri.sock", directory / "fd.sock")
-
-    async def start_driver(self) -> None:
-        """Start the driver's process and wait until it answers."""
-        command = [sys.executable, "-m", "anyvisor.drivers.qemu"]
-        command += ["--hri", str(self.directory / "hri.sock"), "--fd", str(self.directory / "fd.sock")]
-        with (self.directory / "driver.log").open("ab") as log:
-            self._driver = subprocess.Popen(  # noqa: ASYNC220 - a fork takes a millisecond
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        async with asyncio.timeout(SECONDS):
-            while not (self.directory / "hri.sock").exists() or not (self.directory / "fd.sock").exists():
-                assert self._driver.poll() is None, (self.directory / "driver.log").read_text()
-                await asyncio.sleep(0.02)
-        await self.client.connect()
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch())
-
-    async def kill_driver(self) -> None:
-        """kill -9."""
-        assert self._driver is not None
-        self._driver.kill()
-        await asyncio.to_thread(self._driver.wait)
-        for name in ("hri.sock", "fd.sock"):
-            (self.directory / name).unlink(missing_ok=True)
-        self.states.clear()
-
-    async def close(self) -> None:
-        """End all that was started."""
-        if self._watching is not None:
-            self._watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
-        self.client.close()
-        for guest in self.guests:
-            guest.hang_up()
-            guest.process.kill()
-            guest.process.wait()
-        if self._driver is not None:
-            self._driver.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(self._driver.wait, 10) == 0, (self.directory / "driver.log").read_text()
-
-    async def _watch(self) -> None:
-        async for event in self.client.events():
-            async with self._changed:
-                if event.kind in (Event.KIND_RESYNC, Event.KIND_STATE):
-                    self.states[event.machine_id] = event.state
-                self._changed.notify_all()
-
-    async def until(self, guest: Guest, predicate: Callable[[MachineState], bool]) -> MachineState:
-        """Wait for a state of the machine, by events."""
-        machine_id = guest.machine.id
-        async with asyncio.timeout(SECONDS), self._changed:
-            await self._changed.wait_for(lambda: machine_id in self.states and predicate(self.states[machine_id]))
-            return self.states[machine_id]
+        super().__init__(directory, "anyvisor.drivers.qemu")
 
     async def launch(self, machine: Machine, files: Mapping[str, int]) -> Guest:
         """Prepare and execute the plan, without Start. `files`: the descriptor of each handle."""
@@ -177,7 +107,7 @@ class Rig:
         bound = [each for each in prepared.endpoints if each.WhichOneof("location") == "listen_descriptor"]
         listeners = {each.id: _listen(directory, each) for each in bound}
         descriptors = {**files, "log": log, **{name: each.fileno() for name, each in listeners.items()}}
-        process = await _execute(directory, prepared.launch, descriptors)
+        process = await self.execute(directory, prepared.launch, descriptors)
         os.close(log)
         for listener in listeners.values():
             listener.close()  # with a copy kept here, the end of the VMM would not show on the connections to it
@@ -210,15 +140,6 @@ class Rig:
         with guest.connect("control") as connection:
             return await self.client.send_descriptor("control", connection.fileno())
 
-    async def done(self, operation: Operation) -> None:
-        """Wait for the operation's outcome; raises its error."""
-        async with asyncio.timeout(SECONDS):
-            while operation.state == Operation.STATE_RUNNING:
-                await asyncio.sleep(0.05)
-                operation = await self.client.get_operation(operation.id)
-        if (error := outcome(operation)) is not None:
-            raise error
-
 
 @contextlib.asynccontextmanager
 async def running_rig(directory: Path) -> AsyncGenerator[Rig]:
@@ -236,43 +157,3 @@ def _listen(directory: Path, endpoint: Endpoint) -> socket.socket:
     listener.bind(str(socket_path(directory, endpoint.id)))
     listener.listen(4)
     return listener
-
-
-async def _execute(directory: Path, launch: LaunchPlan, descriptors: Mapping[str, int]) -> subprocess.Popen[bytes]:
-    """Start the shim and give it the plan."""
-    assert launch.mode == LaunchPlan.MODE_EXEC
-    with (directory / "stderr").open("ab") as errors:
-        process = subprocess.Popen(  # noqa: ASYNC220 - the same
-            [sys.executable, "-I", "-S", shim.__file__, "run", str(directory)],
-            stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-            env={},
-            start_new_session=True,
-        )
-    path = directory / shim.SOCKET_NAME
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    async with asyncio.timeout(SECONDS):
-        while True:
-            try:
-                connection.connect(str(path))
-                break
-            except (FileNotFoundError, ConnectionRefusedError):
-                assert process.poll() is None, (directory / "stderr").read_text()
-                await asyncio.sleep(0.01)
-    numbers = [slot.number for slot in launch.descriptors]
-    plan = shim.Plan(list(launch.argv), list(launch.env), numbers, launch.working_directory)
-    with connection:
-        socket.send_fds(connection, [shim.encode_plan(plan)], [descriptors[slot.handle] for slot in launch.descriptors])
-        answer = await asyncio.to_thread(connection.recv, 4096)
-    assert answer == shim.TAKEN, answer
-    return process
-
-
-def machine_of(name: str, *, memory_mib: int = 64) -> Machine:
-    """A machine with a serial console and its log; the test adds how it boots."""
-    machine = Machine(id=name, name=name)
-    machine.cpu.sockets = machine.cpu.cores = machine.cpu.threads = 1
-    machine.memory.size_bytes = memory_mib << 20
-    machine.consoles.add(id="serial0", kind=Console.KIND_SERIAL, log_handle="log")
-    return machine

@@ -14,7 +14,8 @@ from anyvisor.hri.v1.machine_spec_pb2 import Disk, Firmware, Machine, VolumeHand
 from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_DISPLAY, OpenStreamRequest
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, Endpoint
 from tests import guests
-from tests.machine.rig import Guest, Rig, machine_of
+from tests.driver_rig import machine_of
+from tests.machine.rig import Guest, Rig
 
 
 def kernel_machine(name: str, *models: str) -> tuple[Machine, dict[str, int]]:

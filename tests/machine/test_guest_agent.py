@@ -8,7 +8,8 @@ from anyvisor.agent.guest.watch import FROZEN, Guest
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, Machine, VolumeHandle
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION
 from tests import guests
-from tests.machine.rig import Rig, machine_of
+from tests.driver_rig import machine_of
+from tests.machine.rig import Rig
 
 
 def linux_machine(rundir: Path) -> tuple[Machine, dict[str, int]]:

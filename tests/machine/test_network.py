@@ -17,7 +17,8 @@ from anyvisor.agent.network.namespace import inside
 from anyvisor.agent.open_error import OpenError
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION
 from tests import guests
-from tests.machine.rig import Guest, Rig, machine_of
+from tests.driver_rig import machine_of
+from tests.machine.rig import Guest, Rig
 
 POD = "192.168.77.2"
 NAME = "avtest-pod"

@@ -39,7 +39,8 @@ from anyvisor.hri.v1.types_pb2 import (
 )
 from anyvisor.launcher import shim
 from tests import guests
-from tests.machine.rig import Guest, Rig, machine_of
+from tests.driver_rig import machine_of
+from tests.machine.rig import Guest, Rig
 
 
 def kernel_machine(name: str = "m1") -> tuple[Machine, dict[str, int]]:

@@ -4,42 +4,30 @@ import asyncio
 import contextlib
 import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from anyvisor.hri.client import HriClient, outcome
-from anyvisor.hri.errors import DriverUnavailable
-from anyvisor.hri.v1.machine_pb2 import Event, LaunchPlan, PrepareResponse
-from anyvisor.hri.v1.machine_spec_pb2 import Console, Machine
-from anyvisor.hri.v1.types_pb2 import DescriptorToken, Endpoint, MachineState, Operation
-from anyvisor.launcher import shim
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
+from anyvisor.hri.v1.types_pb2 import DescriptorToken, Endpoint, MachineState
+from tests import driver_rig
+from tests.driver_rig import DriverGuest, DriverRig
 
 SECONDS = 20.0
 """No step of a test may take longer."""
 
 
 @dataclass
-class Guest:
-    """A machine of the test: its launcher directory, its VMM, what its console said."""
+class Guest(DriverGuest):
+    """A machine with the files that it was given and what its console said."""
 
-    machine: Machine
-    directory: Path
-    prepared: PrepareResponse
-    process: subprocess.Popen[bytes]
+    seconds: ClassVar = SECONDS
+
     files: Mapping[str, int]
     log: str = ""
     console: socket.socket | None = None
-    readers: set[int] = field(default_factory=set[int])
-
-    @property
-    def errors(self) -> str:
-        """What the VMM said on its standard error."""
-        return (self.directory / "stderr").read_text(errors="replace")
 
     def path(self, endpoint_id: str) -> Path:
         """Where an endpoint is."""
@@ -87,97 +75,22 @@ class Guest:
         assert self.console is not None
         await asyncio.get_running_loop().sock_sendall(self.console, text.encode())
 
-    async def ended(self) -> int:
-        """Wait for the end of the VMM's process; returns its exit status."""
-        async with asyncio.timeout(SECONDS):
-            return await asyncio.to_thread(self.process.wait)
+    def close(self) -> None:
+        super().close()
+        if self.console is not None:
+            self.console.close()
+        for descriptor in self.files.values():
+            os.close(descriptor)
 
 
-class Rig:
-    """A driver process and its client."""
+class Rig(DriverRig[Guest]):
+    """A process of the Cloud Hypervisor driver and its client."""
+
+    seconds: ClassVar = SECONDS
 
     def __init__(self, directory: Path, binary: str) -> None:
-        self.directory = directory
+        super().__init__(directory, "anyvisor.drivers.cloud_hypervisor", ["--binary", binary])
         self.binary = binary
-        self.guests: list[Guest] = []
-        self.states: dict[str, MachineState] = {}
-        self._changed = asyncio.Condition()
-        self._watching: asyncio.Task[None] | None = None
-        self._driver: subprocess.Popen[bytes] | None = None
-        self.client = HriClient(directory / "hri.sock", directory / "fd.sock")
-
-    async def start_driver(self) -> None:
-        """Start the driver's process and wait until it answers."""
-        command = [sys.executable, "-m", "anyvisor.drivers.cloud_hypervisor", "--binary", self.binary]
-        command += ["--hri", str(self.directory / "hri.sock"), "--fd", str(self.directory / "fd.sock")]
-        with (self.directory / "driver.log").open("ab") as log:
-            self._driver = subprocess.Popen(  # noqa: ASYNC220 - a fork takes a millisecond
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        async with asyncio.timeout(SECONDS):
-            while not await self._answers():
-                assert self._driver.poll() is None, self.driver_log
-                await asyncio.sleep(0.02)
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch())
-
-    async def _answers(self) -> bool:
-        if not (self.directory / "hri.sock").exists() or not (self.directory / "fd.sock").exists():
-            return False
-        try:
-            await self.client.connect()
-        except DriverUnavailable:
-            return False
-        return True
-
-    @property
-    def driver_log(self) -> str:
-        """What the driver's process said."""
-        return (self.directory / "driver.log").read_text(errors="replace")
-
-    async def kill_driver(self) -> None:
-        """kill -9."""
-        assert self._driver is not None
-        self._driver.kill()
-        await asyncio.to_thread(self._driver.wait)
-        for name in ("hri.sock", "fd.sock"):
-            (self.directory / name).unlink(missing_ok=True)
-        self.states.clear()
-
-    async def close(self) -> None:
-        """End all that was started."""
-        if self._watching is not None:
-            self._watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
-        self.client.close()
-        for guest in self.guests:
-            guest.process.kill()
-            guest.process.wait()
-            if guest.console is not None:
-                guest.console.close()
-            for descriptor in guest.files.values():
-                os.close(descriptor)
-        if self._driver is not None:
-            self._driver.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(self._driver.wait, 10) == 0, self.driver_log
-
-    async def _watch(self) -> None:
-        async for event in self.client.events():
-            async with self._changed:
-                if event.kind in (Event.KIND_RESYNC, Event.KIND_STATE):
-                    self.states[event.machine_id] = event.state
-                self._changed.notify_all()
-
-    async def until(self, guest: Guest, predicate: Callable[[MachineState], bool]) -> MachineState:
-        """Wait for a state of the machine, by events."""
-        machine_id = guest.machine.id
-        try:
-            async with asyncio.timeout(SECONDS), self._changed:
-                await self._changed.wait_for(lambda: machine_id in self.states and predicate(self.states[machine_id]))
-                return self.states[machine_id]
-        except TimeoutError:
-            raise AssertionError(f"the machine is still {self.states.get(machine_id)}; {guest.errors[-500:]}") from None
 
     async def launch(self, machine: Machine, files: Mapping[str, int]) -> Guest:
         """Prepare and execute the plan, without Start. `files`: the descriptor of each handle, ours to close."""
@@ -185,7 +98,7 @@ class Rig:
         directory.mkdir(mode=0o700)
         prepared = await self.client.prepare(machine, [], generation=1)
         made = {each.id: _make(directory, each) for each in prepared.endpoints if each.HasField("listen_descriptor")}
-        process = await _execute(directory, prepared.launch, {**files, **made})
+        process = await self.execute(directory, prepared.launch, {**files, **made})
         for descriptor in made.values():
             os.close(descriptor)  # with a copy kept here, the end of the VMM would not show on the connections to it
         guest = Guest(machine, directory, prepared, process, files)
@@ -231,15 +144,6 @@ class Rig:
                 tokens.append(await self.token(handle, guest.files[handle]))
         return tokens
 
-    async def done(self, operation: Operation) -> None:
-        """Wait for the operation's outcome; raises its error."""
-        async with asyncio.timeout(SECONDS):
-            while operation.state == Operation.STATE_RUNNING:
-                await asyncio.sleep(0.02)
-                operation = await self.client.get_operation(operation.id)
-        if (error := outcome(operation)) is not None:
-            raise error
-
 
 @contextlib.asynccontextmanager
 async def running_rig(directory: Path, binary: str) -> AsyncGenerator[Rig]:
@@ -269,43 +173,10 @@ def _open(guest: Guest, endpoint: Endpoint) -> int:
     return guest.connect(endpoint.id).detach()
 
 
-async def _execute(directory: Path, launch: LaunchPlan, descriptors: Mapping[str, int]) -> subprocess.Popen[bytes]:
-    """Start the shim and give it the plan."""
-    assert launch.mode == LaunchPlan.MODE_EXEC
-    with (directory / "stderr").open("ab") as errors:
-        process = subprocess.Popen(  # noqa: ASYNC220 - the same
-            [sys.executable, "-I", "-S", shim.__file__, "run", str(directory)],
-            stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-            env={},
-            start_new_session=True,
-        )
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    async with asyncio.timeout(SECONDS):
-        while True:
-            try:
-                connection.connect(str(directory / shim.SOCKET_NAME))
-                break
-            except (FileNotFoundError, ConnectionRefusedError):
-                assert process.poll() is None, (directory / "stderr").read_text()
-                await asyncio.sleep(0.01)
-    numbers = [slot.number for slot in launch.descriptors]
-    plan = shim.Plan(list(launch.argv), list(launch.env), numbers, launch.working_directory)
-    with connection:
-        socket.send_fds(connection, [shim.encode_plan(plan)], [descriptors[slot.handle] for slot in launch.descriptors])
-        answer = await asyncio.to_thread(connection.recv, 4096)
-    assert answer == shim.TAKEN, answer
-    return process
-
-
 def machine_of(name: str, *, memory_mib: int = 64) -> Machine:
     """A machine that boots a kernel and has a serial console."""
-    machine = Machine(id=name, name=name)
-    machine.cpu.sockets = machine.cpu.cores = machine.cpu.threads = 1
-    machine.memory.size_bytes = memory_mib << 20
+    machine = driver_rig.machine_of(name, memory_mib=memory_mib)
     machine.boot.kernel.kernel_handle = "kernel"
     machine.boot.kernel.command_line = "hello, world"
     machine.identity.uuid = "5d307ca9-b3ef-428c-8861-06e72d69f223"
-    machine.consoles.add(id="serial0", kind=Console.KIND_SERIAL, log_handle="log")
     return machine
