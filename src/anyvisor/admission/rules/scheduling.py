@@ -16,6 +16,8 @@ _REQUIRED, _PREFERRED = (
     "requiredDuringSchedulingIgnoredDuringExecution",
     "preferredDuringSchedulingIgnoredDuringExecution",
 )
+_COMPARING = ("In", "NotIn")
+_SET_OPERATORS = (*_COMPARING, "Exists", "DoesNotExist")
 _MAX_WEIGHT = 100
 _KEY_RULE = "an optional DNS prefix and '/', then at most 63 letters, digits, '-', '_' or '.'"
 
@@ -75,14 +77,18 @@ def _node_term(at: _At, term: Obj, out: Causes) -> None:
         _node_field(at.child("matchFields").index(index), requirement, out)
 
 
+def _set_values(at: _At, operator: str, count: int, out: Causes) -> None:
+    """In and NotIn compare with values; Exists and DoesNotExist with none."""
+    if operator in _COMPARING and not count:
+        _bad(out, at.child("values"), f"is empty; {operator} needs values to compare with")
+    elif operator not in _COMPARING and count:
+        _bad(out, at.child("values"), f"must be empty with {operator}; remove the values")
+
+
 def _node_expression(at: _At, requirement: Obj, out: Causes) -> None:
     operator, count = text(requirement.get("operator")), len(strings(requirement.get("values")))
-    if operator in ("In", "NotIn"):
-        if not count:
-            _bad(out, at.child("values"), f"is empty; {operator} needs values to compare with")
-    elif operator in ("Exists", "DoesNotExist"):
-        if count:
-            _bad(out, at.child("values"), f"must be empty with {operator}; remove the values")
+    if operator in _SET_OPERATORS:
+        _set_values(at, operator, count, out)
     elif operator in ("Gt", "Lt"):
         if count != 1:
             _bad(out, at.child("values"), f"needs exactly one number with {operator}")
@@ -151,12 +157,8 @@ def _label_selector(at: _At, written: object, out: Causes) -> None:
 
 def _label_requirement(at: _At, requirement: Obj, out: Causes) -> None:
     operator, values = text(requirement.get("operator")), strings(requirement.get("values"))
-    if operator in ("In", "NotIn"):
-        if not values:
-            _bad(out, at.child("values"), f"is empty; {operator} needs values to compare with")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            _bad(out, at.child("values"), f"must be empty with {operator}; remove the values")
+    if operator in _SET_OPERATORS:
+        _set_values(at, operator, len(values), out)
     else:
         _bad(out, at.child("operator"), f"is {operator!r}; use In, NotIn, Exists or DoesNotExist")
     _label_key(at.child("key"), text(requirement.get("key")), out)
