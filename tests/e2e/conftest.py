@@ -200,9 +200,11 @@ def make_instance() -> Instance:
 
 
 def end(instance: Instance) -> None:
-    """Stop and remove everything of the instance."""
+    """Stop and remove everything of the instance; it leaves nothing on the host."""
     instance.up()
     instance.cli("down", "--stop-vms", "--timeout", "60")
+    place = Path("/run/anyvisor", instance.identity)
+    assert not place.exists(), [str(path) for path in place.rglob("*")]
     shutil.rmtree(instance.data_dir)
 
 

@@ -5,6 +5,9 @@ import time
 
 from anyvisor.cli.api import Api, connect, instance
 from anyvisor.cli.main import CommandError
+from anyvisor.embedded.instance import Instance
+
+_CLEAN_SECONDS = 15
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     of = instance()
     if arguments.stop_vms:
         _stop_vms(connect(), arguments.timeout)
+        _wait_for_launchers(of)
     try:
         stopped = supervisor.stop(of)
     except InstanceError as error:
@@ -30,6 +34,19 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("anyvisor stopped" + ("" if arguments.stop_vms else "; VMs go on, and the next `anyvisor up` finds them"))
     return 0
+
+
+def _wait_for_launchers(of: Instance) -> None:
+    """Wait until the nodes have taken the last launchers off this host, which no object tells: their pods are gone."""
+    deadline = time.monotonic() + _CLEAN_SECONDS
+    while of.launchers_left():
+        if time.monotonic() > deadline:
+            where = of.run_dir / "nodes"
+            raise CommandError(
+                f"the VMs are stopped, but {where} still holds launchers after {_CLEAN_SECONDS} s: see {of.log_dir}; "
+                "nothing else was stopped"
+            )
+        time.sleep(0.02)
 
 
 def _stop_vms(api: Api, seconds: int) -> None:

@@ -58,7 +58,7 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
 def _clear_run_dir(instance: Instance) -> None:
     """Remove our own sockets, and what no launcher needs any more: directories, control groups, the pods' network."""
     networks = pod_networks(instance)
-    if not any(instance.run_dir.glob("nodes/*/pods/*")):
+    if not instance.launchers_left():
         if networks is not None:
             asyncio.run(networks.clean_up())
         cgroups.remove_parents(instance.id)

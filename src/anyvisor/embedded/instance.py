@@ -86,6 +86,10 @@ class Instance:
         """Sockets of one node's agent and drivers."""
         return self.run_dir / "nodes" / node
 
+    def launchers_left(self) -> bool:
+        """Whether anything of a launcher is on this host: its directory is what goes last."""
+        return any(self.run_dir.glob("nodes/*/pods/*"))
+
     @property
     def users(self) -> Users:
         """Who the processes run as: users of the instance's own when we are root."""

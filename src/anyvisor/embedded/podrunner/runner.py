@@ -356,13 +356,13 @@ class PodRunner:
             self._books.pods[record.uid] = ended_record
 
     async def _clean(self, record: PodRecord) -> None:
-        """Leave nothing of the pod on the host."""
+        """Leave nothing of the pod on the host. Its directory goes last: by it, others see that something is left."""
         groups = await asyncio.to_thread(cgroups.find, self.config.instance, record.uid)
         cgroups.kill_all(groups)
         if self.config.networks is not None:
             await self.config.networks.destroy(record.uid)
-        await asyncio.to_thread(self._sandbox(record.uid).remove)
         await asyncio.to_thread(cgroups.remove, groups)
+        await asyncio.to_thread(self._sandbox(record.uid).remove)
         self._held.discard(record.uid)
         self._late.pop(record.uid, None)
         await self._books.forget(record.uid)
