@@ -20,7 +20,8 @@ ROOMS = {
     "gateway": {"api", "admission", "planning", "kube"},
     "agent": {"api", "planning", "hri", "kube", "launcher"},
     "embedded": {"api", "admission", "planning", "kube", "launcher", "hri", "controller", "gateway", "agent"},
-    "cli": {"api", "admission", "planning", "kube", "hri", "agent", "embedded"},
+    "cluster": {"api", "admission", "planning", "kube", "launcher", "hri", "controller", "gateway", "agent"},
+    "cli": {"api", "admission", "planning", "kube", "hri", "agent", "embedded", "cluster"},
 }
 PURE = ("api", "admission", "planning")
 # Modules that a pure room may not import: what does I/O, and what tells the time.
@@ -30,7 +31,7 @@ IMPURE = {
 }
 # Programs, not rooms' logic: `python -m` entry points that write generated files.
 GENERATORS = {SRC / "api" / "crd.py", SRC / "api" / "__main__.py"}
-CORE = ("admission", "planning", "controller", "gateway", "agent", "embedded", "kube")
+CORE = ("admission", "planning", "controller", "gateway", "agent", "embedded", "cluster", "kube")
 VMM_NAMES = re.compile(r"qemu|libvirt|cloud.?hypervisor|\bqmp\b|firecracker|crosvm|user.mode.linux", re.IGNORECASE)
 # Wire names of the served API, and the format's own documentation.
 ALLOWED_NAMES = re.compile(

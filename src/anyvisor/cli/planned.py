@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from anyvisor.admission.offline import Offline
 from anyvisor.api.meta import object_at
 from anyvisor.cli.main import CommandError
-from anyvisor.embedded import drivers
+from anyvisor.hri import packages
 from anyvisor.planning.classes import ClassError, installed
 from anyvisor.planning.plan import Finding
 from anyvisor.planning.planner import Driver, plan
@@ -43,9 +43,9 @@ def _class(driver: str) -> Mapping[str, Any]:
 
 def _driver(name: str) -> Driver:
     try:
-        package = drivers.load(name)
+        package = packages.load(name)
         return installed({"metadata": {"name": name}, "spec": {"manifest": package.manifest}})
-    except (drivers.DriverError, ClassError) as error:
+    except (packages.DriverError, ClassError) as error:
         raise CommandError(f"--class {name}: {error}") from error
 
 

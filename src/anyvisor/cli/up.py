@@ -28,8 +28,8 @@ def _names(text: str) -> list[str]:
 def run(arguments: argparse.Namespace) -> int:
     """Start the zygote in a session of its own, and wait until the API answers."""
     from anyvisor.embedded import supervisor
-    from anyvisor.embedded.drivers import DriverError, check_names, present
     from anyvisor.embedded.instance import InstanceError, create_instance, default_data_dir
+    from anyvisor.hri.packages import DriverError, check_names, present
 
     try:
         instance = create_instance(default_data_dir())

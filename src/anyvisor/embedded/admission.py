@@ -1,8 +1,6 @@
 """Admission in process: the rules of the virtualization API, the planner's verdict, and what pods may be made.
 
-The same pure functions answer a cluster's webhooks. Here they run twice in a write, as the API's order wants it: once
-for the defaults, before the schema is checked, and once for what the rules refuse, after it. The planner is asked at
-the first turn, which alone knows what the user wrote and what came from a default.
+The same functions answer a cluster's webhooks (`gateway/admission.py`).
 """
 
 import uuid
@@ -11,17 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from anyvisor.admission import unserved
-from anyvisor.admission.dispatch import ADMITTERS, admit
+from anyvisor.admission.dispatch import ADMITTERS
 from anyvisor.admission.result import AdmissionRequest as Question
 from anyvisor.admission.result import AdmissionResult as Answer
 from anyvisor.admission.result import Cause as Reason
 from anyvisor.admission.result import User
 from anyvisor.api.meta import labels
-from anyvisor.embedded import verdicts
 from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
 from anyvisor.embedded.apiserver.status import Cause
 from anyvisor.embedded.world import ServerWorld
+from anyvisor.gateway import admission
 
 _LAUNCHER_LABEL = ("kubevirt.io", "virt-launcher")
 _CONTROLLER = "system:anyvisor:controller"
@@ -40,17 +37,13 @@ class VirtualizationRules:
         if kind not in ADMITTERS or request.subresource not in ("", "status"):
             return ALLOWED
         question = self._question(request)
-        answer = admit(question, self.world.config())
         if self.phase == "validating":
+            answer = admission.review(question, self.world)
             return ALLOWED if answer.allowed else _refusal(answer)
+        answer = admission.prepare(question, self.world)
         if not answer.allowed:
-            return ALLOWED  # refused after the schema, which may have a better reason
-        unserved_here = unserved.check(question.kind, answer.object, question.old_object)
-        if unserved_here:
-            return AdmissionResult(causes=_causes(unserved_here))
-        verdict = verdicts.judge(self.world, question, answer)
-        warnings = [*answer.warnings, *verdict.warnings]
-        return AdmissionResult(object=verdict.object, warnings=warnings, causes=_causes(verdict.causes))
+            return _refusal(answer)
+        return AdmissionResult(object=answer.object, warnings=answer.warnings)
 
     def _question(self, request: AdmissionRequest) -> Question:
         return Question(

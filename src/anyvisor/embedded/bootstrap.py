@@ -5,9 +5,9 @@ from typing import Any
 
 from anyvisor import __version__
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
-from anyvisor.embedded.drivers import DriverPackage
 from anyvisor.embedded.roles import roles
 from anyvisor.embedded.volumes.names import storage_class
+from anyvisor.hri.packages import DriverPackage
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import NotFound
 from anyvisor.kube.resources import CLASSES, DRIVERS, KUBEVIRTS

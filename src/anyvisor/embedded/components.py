@@ -10,11 +10,11 @@ from functools import partial
 from importlib import import_module
 
 from anyvisor.embedded import control, driver_process, node, pki, zygote
-from anyvisor.embedded.drivers import load
 from anyvisor.embedded.instance import Instance, InstanceError, lock_instance, record_port
 from anyvisor.embedded.podnetwork import pod_networks
 from anyvisor.embedded.podrunner import cgroups
 from anyvisor.embedded.zygote import Component
+from anyvisor.hri.packages import load
 
 _BACKLOG = 1024
 # Imported once before anything is forked, so that all components share the pages.

@@ -21,13 +21,13 @@ from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
 from anyvisor.embedded.aggregation import GatewayRoutes, PodLogs
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
-from anyvisor.embedded.drivers import DriverPackage
 from anyvisor.embedded.eviction import Evictions
 from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.scheduler.service import Scheduler
 from anyvisor.embedded.world import ServerWorld
 from anyvisor.gateway.agents import Agents
 from anyvisor.gateway.service import Gateway
+from anyvisor.hri.packages import DriverPackage
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
 

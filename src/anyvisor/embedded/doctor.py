@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from anyvisor.embedded.drivers import DriverPackage, installed, load
+from anyvisor.hri.packages import DriverPackage, installed, load
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
 from anyvisor.hri.v1.types_pb2 import Accelerator
 

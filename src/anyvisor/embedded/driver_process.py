@@ -12,10 +12,10 @@ from pathlib import Path
 import uvloop
 
 from anyvisor.embedded import confine, system
-from anyvisor.embedded.drivers import DriverPackage
 from anyvisor.embedded.instance import Instance
 from anyvisor.hri.kit.driver import Driver
 from anyvisor.hri.kit.server import serve
+from anyvisor.hri.packages import DriverPackage
 
 _BACKLOG = 64
 LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"

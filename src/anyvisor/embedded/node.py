@@ -13,7 +13,6 @@ from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
 from anyvisor.embedded import driver_process
-from anyvisor.embedded.drivers import DriverPackage
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
 from anyvisor.embedded.instance import Instance
@@ -24,6 +23,7 @@ from anyvisor.embedded.volumes.claims import LocalClaims
 from anyvisor.embedded.volumes.disks import Disks
 from anyvisor.embedded.volumes.names import PROVISIONER
 from anyvisor.embedded.volumes.provisioner import Provisioner
+from anyvisor.hri.packages import DriverPackage
 from anyvisor.kube.client import Client
 from anyvisor.kube.config import ClientConfig
 from anyvisor.kube.events import EventRecorder

@@ -10,8 +10,8 @@ from anyvisor.embedded import bootstrap
 from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
-from anyvisor.embedded.drivers import load
 from anyvisor.embedded.world import ServerWorld
+from anyvisor.hri.packages import load
 from anyvisor.kube.client import Client
 from tests.contract.controller.lab import Lab
 

@@ -12,9 +12,9 @@ from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.server import ApiServer
-from anyvisor.embedded.drivers import load
 from anyvisor.embedded.eviction import Evictions
 from anyvisor.embedded.world import ServerWorld
+from anyvisor.hri.packages import load
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import ApiError, Forbidden, Invalid
 from anyvisor.kube.resources import CLASSES, DRIVERS, PODS, VMIS, VMS

@@ -12,9 +12,9 @@ from anyvisor.embedded.aggregation import GatewayRoutes
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.server import ApiServer
-from anyvisor.embedded.drivers import load
 from anyvisor.gateway.agents import Agents
 from anyvisor.gateway.service import Gateway
+from anyvisor.hri.packages import load
 from anyvisor.kube.client import Client
 from anyvisor.kube.config import ClientConfig
 from anyvisor.kube.http import HttpTransport

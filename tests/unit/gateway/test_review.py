@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from anyvisor.admission.config import ClusterConfig
-from anyvisor.embedded.drivers import load
 from anyvisor.gateway.answers import Refused, message_of
 from anyvisor.gateway.review import Offered, parse_review, review
+from anyvisor.hri.packages import load
 from anyvisor.planning.facts import node_facts
 
 Json = dict[str, Any]

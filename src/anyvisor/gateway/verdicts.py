@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.dispatch import admit
-from anyvisor.admission.result import AdmissionRequest, AdmissionResult, Cause, Default, User
+from anyvisor.admission.result import AdmissionRequest, AdmissionResult, Cause, Default, Related, User
 from anyvisor.admission.values import Obj
 from anyvisor.api.meta import object_at, text_at
-from anyvisor.embedded.world import ServerWorld
 from anyvisor.planning.classes import ClassError, candidates, choose
 from anyvisor.planning.facts import node_facts
 from anyvisor.planning.plan import Finding
@@ -16,6 +16,14 @@ from anyvisor.planning.planner import Policy, effective
 
 _AT = {"VirtualMachine": ("spec", "template", "spec"), "VirtualMachineInstance": ("spec",)}
 _CONTROLLER = User("system:anyvisor:controller")
+
+
+class World(Related, Protocol):
+    """What admission looks up, and the configuration in force."""
+
+    def config(self) -> ClusterConfig:
+        """The effective configuration."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class Verdict:
     warnings: Sequence[str] = ()
 
 
-def judge(world: ServerWorld, request: AdmissionRequest, answer: AdmissionResult) -> Verdict:
+def judge(world: World, request: AdmissionRequest, answer: AdmissionResult) -> Verdict:
     """Ask the planner about a VM or VMI that is created, or a VM whose machine is changed.
 
     `answer` is what the admission rules said of the request: the object with its defaults, and where those are.

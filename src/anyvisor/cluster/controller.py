@@ -1,0 +1,155 @@
+"""The controller's process. Of several, one works; two at once would be harmless, as they write with versions."""
+
+import asyncio
+import logging
+import os
+import platform
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+from anyvisor import __version__
+from anyvisor.cluster import process
+from anyvisor.controller.service import Controllers
+from anyvisor.hri.packages import DriverPackage
+from anyvisor.hri.packages import load as load_driver
+from anyvisor.kube.client import Client
+from anyvisor.kube.errors import AlreadyExists, ApiError, NotFound
+from anyvisor.kube.events import EventRecorder
+from anyvisor.kube.leader import Elector
+from anyvisor.kube.resources import CLASSES, DRIVERS, KUBEVIRTS
+
+log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+LEASE: Final = "anyvisor-controller"
+CONFIGURATION: Final = "kubevirt"
+RETRY_SECONDS: Final = 2.0
+_MANAGER: Final = "anyvisor-controller"
+_API_VERSION: Final = "anyvisor.io/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """What a controller is told at its start."""
+
+    namespace: str
+    drivers: Sequence[str] = ()
+    images: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The launcher image of each driver; the manifest's own where a driver is not named."""
+    identity: str = ""
+    """Unique among controllers; made up when empty."""
+    health_port: int = 0
+    """Where `/healthz` answers; 0 = nowhere."""
+    kubeconfig: Path | None = None
+
+
+def run(config: ControllerConfig) -> None:
+    """Work until SIGTERM."""
+    process.run(_run(config))
+
+
+async def _run(config: ControllerConfig) -> None:
+    packages = [load_driver(name) for name in config.drivers]
+    identity = config.identity or f"{platform.node()}-{os.getpid()}-{secrets.token_hex(3)}"
+    async with process.client(config.kubeconfig) as client, asyncio.TaskGroup() as group:
+        health = await _health(config.health_port)
+
+        async def lead() -> None:
+            async with EventRecorder(client, "anyvisor-controller", platform.node()) as events:
+                await asyncio.gather(
+                    keep_installed(client, config, packages), Controllers(client, events, on_cluster=True).run()
+                )
+
+        try:
+            elector = Elector(client, config.namespace, LEASE, identity)
+            await group.create_task(elector.run(lead), name="leader election")
+        finally:
+            if health is not None:
+                await health.cleanup()
+
+
+async def _health(port: int) -> web.AppRunner | None:
+    """Answer probes: who waits for the lease is as well as who holds it."""
+    if not port:
+        return None
+
+    async def alive(_request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.router.add_get("/healthz", alive)
+    app.router.add_get("/readyz", alive)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "0.0.0.0", port).start()
+    return runner
+
+
+async def keep_installed(client: Client, config: ControllerConfig, packages: Sequence[DriverPackage]) -> None:
+    """Make the configuration object, and what the installed drivers offer, as soon as admission lets us."""
+    while True:
+        try:
+            await install(client, config, packages)
+            return
+        except ApiError as error:
+            log.warning("the installation is not complete, again soon: %s", error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def install(client: Client, config: ControllerConfig, packages: Sequence[DriverPackage]) -> None:
+    """Bring KubeVirt, HypervisorDriver and HypervisorClass objects up to date; what an admin made stays as it is."""
+    for package in packages:
+        driver: Json = {
+            "apiVersion": _API_VERSION,
+            "kind": "HypervisorDriver",
+            "metadata": {"name": package.manifest["driver"]},
+            "spec": {"manifest": manifest_for(package, config.images)},
+        }
+        await client.apply(DRIVERS, driver, field_manager=_MANAGER)
+    default = max(packages, key=lambda package: len(package.manifest["capabilities"]), default=None)
+    for package in packages:
+        spec: Json = {"driver": package.manifest["driver"]}
+        if package is default:
+            spec["default"] = True
+        offered: Json = {"apiVersion": _API_VERSION, "kind": "HypervisorClass", "metadata": {"name": package.name}}
+        with suppress(AlreadyExists):
+            await client.create(CLASSES, {**offered, "spec": spec})
+    await _configuration(client, config.namespace)
+
+
+def manifest_for(package: DriverPackage, images: Mapping[str, str]) -> Json:
+    """The driver's manifest with the launcher image of this installation."""
+    image = images.get(package.name)
+    manifest = package.manifest
+    return {**manifest, "pod": {**(manifest.get("pod") or {}), "image": image}} if image else manifest
+
+
+async def _configuration(client: Client, namespace: str) -> None:
+    try:
+        await client.get(KUBEVIRTS, CONFIGURATION, namespace)
+    except NotFound:
+        made: Json = {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "KubeVirt",
+            "metadata": {"name": CONFIGURATION, "namespace": namespace},
+            "spec": {"configuration": {"network": {"defaultNetworkInterface": "masquerade"}}},
+        }
+        await client.create(KUBEVIRTS, made)
+    conditions = [("Available", "True"), ("Progressing", "False"), ("Degraded", "False"), ("Created", "True")]
+    status: Json = {
+        "phase": "Deployed",
+        "observedKubeVirtVersion": __version__,
+        "targetKubeVirtVersion": __version__,
+        "operatorVersion": __version__,
+        "conditions": [
+            {"type": kind, "status": holds, "reason": "AllComponentsReady", "message": "All components are ready."}
+            for kind, holds in conditions
+        ],
+    }
+    await client.patch(KUBEVIRTS, CONFIGURATION, namespace, {"status": status}, subresource="status")
