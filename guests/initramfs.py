@@ -23,6 +23,10 @@ MODULES = (
     "evdev",
     "isofs",
     "pvpanic-pci",
+    "virtio_scsi",
+    "sd_mod",
+    "sr_mod",
+    "efivarfs",
 )
 SCRIPTS = {
     "rc": "etc/rc",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from anyvisor.agent.descriptors import Descriptors
+from anyvisor.agent.seed import sow
 from anyvisor.hri.client import HriClient, outcome
 from anyvisor.hri.errors import DriverUnavailable
 from anyvisor.hri.v1.machine_pb2 import Event, LaunchPlan, PrepareResponse
@@ -165,14 +168,20 @@ class DriverRig(Generic[G]):
                 except (FileNotFoundError, ConnectionRefusedError):
                     assert process.poll() is None, (directory / "stderr").read_text()
                     await asyncio.sleep(0.01)
+        with Descriptors() as held:
+            held.put_all({handle: os.dup(each) for handle, each in descriptors.items()})
+            sow(launch.seeds, held)
+            await self._hand_over(connection, launch, held)
+        return process
+
+    async def _hand_over(self, connection: socket.socket, launch: LaunchPlan, held: Descriptors) -> None:
         numbers = [slot.number for slot in launch.descriptors]
         plan = shim.Plan(list(launch.argv), list(launch.env), numbers, launch.working_directory)
-        passed = [descriptors[slot.handle] for slot in launch.descriptors]
+        passed = [descriptor for slot in launch.descriptors if (descriptor := held.get(slot.handle)) is not None]
         with connection:
             socket.send_fds(connection, [shim.encode_plan(plan)], passed)
             answer = await asyncio.to_thread(connection.recv, 4096)
         assert answer == shim.TAKEN, answer
-        return process
 
 
 def machine_of(name: str, *, memory_mib: int = 64) -> Machine:

@@ -5,12 +5,13 @@ set -euo pipefail
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-# program that must be found -> Debian package that brings it
+# program or file that must be found -> Debian package that brings it
 PACKAGES="
 qemu-system-x86_64:qemu-system-x86
 qemu-img:qemu-utils
 nft:nftables
 ip:iproute2
+/usr/share/OVMF/OVMF_CODE_4M.fd:ovmf
 gcc:gcc
 ld:binutils
 depmod:kmod
@@ -40,7 +41,7 @@ install_packages() {
 system() {
   local missing=() pair
   for pair in $PACKAGES; do
-    command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+    command -v "${pair%%:*}" >/dev/null || [ -e "${pair%%:*}" ] || missing+=("${pair##*:}")
   done
   # The guests' kernel is taken out of its package without installing it; apt must know the package for that.
   if ! ls /boot/vmlinuz-*-cloud-amd64 .cache/guests/linux.kernel >/dev/null 2>&1 &&

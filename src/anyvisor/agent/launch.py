@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from anyvisor.agent import access, endpoints
+from anyvisor.agent import access, endpoints, seed
 from anyvisor.agent.descriptors import Descriptors
 from anyvisor.agent.endpoints import EndpointError
 from anyvisor.agent.launchers import Launcher, LauncherError
@@ -58,6 +58,7 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
         LauncherError: the driver's answer cannot be executed.
     """
     plan = prepared.launch
+    seed.sow(plan.seeds, held)
     if plan.helpers:
         raise LauncherError(f"the driver wants the helper {plan.helpers[0].name!r}, and helpers are not served yet")
     try:

@@ -39,13 +39,17 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
-def openat2(directory: int, path: str, flags: int = _O_PATH_FLAGS, resolve: int = SAFE_RESOLVE) -> int:
+def openat2(
+    directory: int, path: str, flags: int = _O_PATH_FLAGS, mode: int = 0, *, resolve: int = SAFE_RESOLVE
+) -> int:
     """Open `path` below `directory` without ever following a link or leaving it; openat2(2).
+
+    `mode` is that of a file which O_CREAT makes.
 
     Raises:
         OSError: ELOOP for a link on the way, EXDEV for a way out, and those of open(2).
     """
-    how = struct.pack("=QQQ", flags, 0, resolve)
+    how = struct.pack("=QQQ", flags, mode, resolve)
     return _checked(_libc.syscall(_SYS_OPENAT2, directory, os.fsencode(path), how, len(how)), path)
 
 

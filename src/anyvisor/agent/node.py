@@ -94,7 +94,10 @@ def _accelerator_conditions(facts: NodeFacts) -> list[Condition]:
 def _capabilities(facts: NodeFacts) -> Json:
     """What this host takes away from the manifest, by capability id."""
     narrowed: Json = {
-        capability: {"state": "no", "reason": "this host does not have it"}
+        capability: {
+            "state": "no",
+            "reason": facts.withdrawal_reasons.get(capability) or "this host does not have it",
+        }
         for capability in sorted(facts.withdrawn_capabilities)
     }
     if facts.cpu_models:

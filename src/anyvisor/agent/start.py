@@ -228,6 +228,8 @@ async def _prepare(
         opened.network.nics,
         CONSOLE_LOG if "console.log" in session.address.capabilities else "",
         agent_port="guest.agent" in session.address.capabilities,
+        variables=opened.volumes.variables,
+        tpm_state=opened.volumes.tpm_state,
     )
     spec = translate.machine(vmi, wanted.plan, parts)
     generation, minor = machine.record.generation, machine.record.hri_minor

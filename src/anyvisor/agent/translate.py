@@ -88,6 +88,10 @@ class Parts:
     nics: Sequence[Nic] = ()
     console_log: str = ""
     """Handle of the serial console's log; empty = none."""
+    variables: str = ""
+    """Handle of the firmware's kept variables; empty = they are not kept."""
+    tpm_state: str = ""
+    """Handle of the TPM's kept state; empty = it is not kept."""
     agent_port: bool = True
     """Whether the driver has a channel to an agent inside the guest; no field of a VMI asks for it."""
 
@@ -217,17 +221,29 @@ def _boot(domain: Json, parts: Parts, at: str) -> Boot:
     firmware = object_at(domain, "firmware")
     only(firmware, {"uuid", "serial", "bootloader", "kernelBoot"}, at)
     order = _boot_order(domain)
-    if parts.kernel is not None:
-        return Boot(kernel=parts.kernel, order=order)
     loader = object_at(firmware, "bootloader")
-    if isinstance(loader.get("efi"), dict):
-        efi = object_at(loader, "efi")
-        if efi.get("persistent"):
-            raise TranslateError(f"{at}.bootloader.efi.persistent", "a kept variable store is not served yet")
-        secure = efi.get("secureBoot") is not False
-        return Boot(firmware=Firmware(kind=Firmware.KIND_UEFI, secure_boot=secure), order=order)
-    serial = bool(object_at(loader, "bios").get("useSerial"))
-    return Boot(firmware=Firmware(kind=Firmware.KIND_BIOS, serial_output=serial), order=order)
+    only(loader, {"bios", "efi"}, f"{at}.bootloader")
+    if parts.kernel is None:
+        return Boot(firmware=_firmware(loader, parts, f"{at}.bootloader"), order=order)
+    kernel = Kernel()
+    kernel.CopyFrom(parts.kernel)
+    if isinstance(loader.get("efi"), dict) or object_at(loader, "bios").get("useSerial"):
+        kernel.firmware.CopyFrom(_firmware(loader, parts, f"{at}.bootloader"))
+    return Boot(kernel=kernel, order=order)
+
+
+def _firmware(loader: Json, parts: Parts, at: str) -> Firmware:
+    if not isinstance(loader.get("efi"), dict):
+        bios = object_at(loader, "bios")
+        only(bios, {"useSerial"}, f"{at}.bios")
+        return Firmware(kind=Firmware.KIND_BIOS, serial_output=bool(bios.get("useSerial")))
+    efi = object_at(loader, "efi")
+    only(efi, {"secureBoot", "persistent"}, f"{at}.efi")
+    return Firmware(
+        kind=Firmware.KIND_UEFI,
+        secure_boot=efi.get("secureBoot") is not False,
+        variables_handle=parts.variables,
+    )
 
 
 def _boot_order(domain: Json) -> list[str]:

@@ -143,6 +143,10 @@ def driver_checks(package: DriverPackage, facts: NodeFacts) -> Iterator[Check]:
     yield Check(title, Result.OK, facts.vmm_version)
     for fact in facts.accelerators:
         yield _accelerator(package.name, fact)
+    for capability, reason in sorted(facts.withdrawal_reasons.items()):
+        if not capability.startswith("accel."):
+            what, _, fix = reason.partition(": ")
+            yield Check(f"  {package.name}: {capability}", Result.WARN, what, fix)
 
 
 def _accelerator(name: str, fact: AcceleratorFact) -> Check:

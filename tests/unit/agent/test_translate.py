@@ -34,7 +34,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"cpu": {"numa": {}}}, "spec.domain.cpu.numa"),
     ({"features": {"hypervPassthrough": {}}}, "spec.domain.features.hypervPassthrough"),
     ({"chassis": {"sku": "x"}}, "spec.domain.chassis.sku"),
-    ({"firmware": {"bootloader": {"efi": {"persistent": True}}}}, "spec.domain.firmware.bootloader.efi.persistent"),
+    ({"firmware": {"bootloader": {"efi": {"unknown": True}}}}, "spec.domain.firmware.bootloader.efi.unknown"),
     ({"devices": {"disks": [{"name": "a", "disk": {"bus": "ide"}}]}}, "spec.domain.devices.disks[0].disk.bus"),
     ({"devices": {"disks": [{"name": "b", "disk": {}}]}}, "spec.domain.devices.disks[0].name"),
     ({"devices": {"disks": [{"name": "a", "x": 1}]}}, "spec.domain.devices.disks[0].x"),

@@ -365,12 +365,6 @@ def test_without_an_order_disks_are_tried_as_they_stand() -> None:
     assert [device(result, f"disk-{name}")["bootindex"] for name in "ab"] == [1, 2]
 
 
-def test_uefi_is_refused() -> None:
-    made = machine()
-    made.boot.firmware.kind = Firmware.KIND_UEFI
-    assert refused(made) == {"boot.firmware.kind"}
-
-
 def test_layers_are_chained_by_name_and_nothing_follows_the_image() -> None:
     made = machine()
     disk = made.disks.add(id="root", kind=Disk.KIND_DISK)

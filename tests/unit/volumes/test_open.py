@@ -32,6 +32,9 @@ class Claims:
             raise ClaimError("FailedPvcNotFound", f"there is no claim {claim}") from error
         return OpenedClaim(handle, os.fstat(handle).st_size)
 
+    async def open_state(self, namespace: str, claim: str, file: str) -> int:
+        return os.open(self.place / f"{namespace}-{claim}-{file}", os.O_RDWR | os.O_CREAT, 0o600)
+
 
 @dataclass(frozen=True)
 class World:

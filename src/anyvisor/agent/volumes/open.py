@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyvisor.agent.open_error import OpenError
-from anyvisor.agent.volumes import cloudinit, qcow2
+from anyvisor.agent.volumes import cloudinit, qcow2, state
 from anyvisor.agent.volumes.source import ClaimError, ClaimSource, ImageSource, OpenedClaim
 from anyvisor.api.quantity import QuantityError, parse_quantity
 from anyvisor.hri.v1.machine_spec_pb2 import Kernel, VolumeHandle
@@ -38,6 +38,10 @@ class VolumeSet:
 
     handles: dict[str, VolumeHandle] = field(default_factory=dict[str, VolumeHandle])
     kernel: Kernel | None = None
+    variables: str = ""
+    """Handle of the firmware's kept variables; empty = they are not kept."""
+    tpm_state: str = ""
+    """Handle of the TPM's kept state; empty = it is not kept."""
     descriptors: dict[str, int] = field(default_factory=dict[str, int])
 
     def close(self) -> None:
@@ -56,10 +60,19 @@ async def open_volumes(vmi: dict[str, Any], context: VolumeContext) -> VolumeSet
     try:
         claims = await _open_claims(vmi, context, volumes)
         await asyncio.to_thread(_open_all, vmi, context, claims, volumes)
+        await _open_state(vmi, context, volumes)
     except BaseException:
         volumes.close()
         raise
     return volumes
+
+
+async def _open_state(vmi: dict[str, Any], context: VolumeContext, volumes: VolumeSet) -> None:
+    """Open what outlives the run besides disks; its claim is the controller's to make."""
+    if state.keeps_variables(vmi):
+        volumes.variables = _keep(volumes, "state/variables", await state.open_file(vmi, context.claims, "variables"))
+    if state.keeps_tpm(vmi):
+        volumes.tpm_state = _keep(volumes, "state/tpm", await state.open_file(vmi, context.claims, "tpm"))
 
 
 def _listed(vmi: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:

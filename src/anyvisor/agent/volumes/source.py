@@ -48,3 +48,7 @@ class ClaimSource(Protocol):
     async def open(self, namespace: str, claim: str, *, read_only: bool) -> OpenedClaim:
         """The claim's disk. Raises ClaimError."""
         ...
+
+    async def open_state(self, namespace: str, claim: str, file: str) -> int:
+        """A file of the claim for writing, empty at first; the descriptor is the caller's. Raises ClaimError."""
+        ...

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from anyvisor.drivers.qemu import firmware
+from anyvisor.drivers.qemu.firmware import Uefi
 from anyvisor.drivers.qemu.qmp import Event, QmpClient, QmpRefused
 from anyvisor.drivers.qemu.translate.displays import DEVICES
 from anyvisor.hri.errors import HriError
@@ -25,7 +27,7 @@ from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Ac
 PROBE_SECONDS: Final = 20.0
 GUEST_SECONDS: Final = 10.0
 """The probe guest needs a tenth of a second where it runs at all."""
-FORM: Final = 3
+FORM: Final = 4
 """Raised whenever the facts or the ways to find them change."""
 
 
@@ -38,6 +40,8 @@ class Facts(VmmFacts, frozen=True):
     cpu_models: tuple[str, ...] = ()
     displays: tuple[str, ...] = ()
     """QEMU's devices for graphics cards."""
+    uefi: Uefi | None = None
+    uefi_secure: Uefi | None = None
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
@@ -47,7 +51,7 @@ class Facts(VmmFacts, frozen=True):
 
 def key(emulator: str) -> str:
     """What the facts stand and fall with."""
-    return facts_key(FORM, emulator)
+    return facts_key(FORM, emulator, firmware.fingerprint())
 
 
 async def find(emulator: str, cache: Path | None) -> Facts:
@@ -111,6 +115,7 @@ async def _ask(emulator: str) -> Facts:
         machines: list[dict[str, Any]] = await client.execute("query-machines")
         models: list[dict[str, Any]] = await client.execute("query-cpu-definitions")
         displays = [name for name in DEVICES if await _has_device(client, name)]
+    plain, secure = firmware.find()
     return Facts(
         emulator,
         version=version,
@@ -118,6 +123,8 @@ async def _ask(emulator: str) -> Facts:
         default_profile=next((each["name"] for each in machines if each.get("alias") == "q35"), ""),
         cpu_models=tuple(sorted(each["name"] for each in models)),
         displays=tuple(displays),
+        uefi=plain,
+        uefi_secure=secure,
         installed=True,
     )
 

@@ -1,20 +1,25 @@
 """The QEMU driver: the HRI's methods in terms of sessions and translations."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Final
 
 from anyvisor import __version__
-from anyvisor.drivers.qemu import EMULATOR, facts, handle, manifest
+from anyvisor.drivers.qemu import EMULATOR, facts, firmware, handle, manifest
 from anyvisor.drivers.qemu.facts import Facts
+from anyvisor.drivers.qemu.firmware import Uefi
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import Host, translate
+from anyvisor.drivers.qemu.translate.firmware import is_uefi
+from anyvisor.drivers.qemu.translate.host import Firmware
 from anyvisor.drivers.qemu.translate.machine import CONTROL
 from anyvisor.hri.kit import Call, Descriptors, DriverInfo, MachineContext, kvm, streams
 from anyvisor.hri.kit.facts import Finder
 from anyvisor.hri.kit.sessions import SessionDriver
 from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareResponse
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
 from anyvisor.hri.v1.stream_pb2 import (
     OpenStreamRequest,
@@ -55,7 +60,7 @@ class QemuDriver(SessionDriver[Session]):
     async def prepare(self, machine: MachineContext, request: PrepareRequest) -> PrepareResponse:
         """Translate."""
         found = await self._facts.usable()
-        result = translate(request.machine, _host(found))
+        result = translate(request.machine, await asyncio.to_thread(_host, found, request.machine))
         stated = manifest.read().stated
         response = PrepareResponse(
             confirmed=[need for need in request.needs if need in stated],
@@ -105,7 +110,9 @@ class QemuDriver(SessionDriver[Session]):
         return streams.endpoint_of(machine, request, streams.CONSOLE, streams.DISPLAY)
 
 
-def _host(found: Facts) -> Host:
+def _host(found: Facts, machine: Machine) -> Host:
+    """The facts, with the templates read that this machine may need."""
+    uefi = is_uefi(machine)
     return Host(
         emulator=found.emulator,
         profiles=frozenset(found.profiles),
@@ -114,10 +121,19 @@ def _host(found: Facts) -> Host:
         reasons={ACCELERATOR_KVM: found.kvm_message},
         cpu_models=frozenset(found.cpu_models),
         displays=frozenset(found.displays),
+        uefi=_firmware(found.uefi) if uefi else None,
+        uefi_secure=_firmware(found.uefi_secure) if uefi else None,
     )
 
 
+def _firmware(found: Uefi | None) -> Firmware | None:
+    return Firmware(found.code, firmware.read_template(found)) if found is not None else None
+
+
 def _node_facts(found: Facts) -> NodeFacts:
+    withdrawn = dict(firmware.problems(found.uefi, found.uefi_secure))
+    if not found.kvm_runs:
+        withdrawn["accel.kvm"] = found.kvm_message
     return NodeFacts(
         health=found.health,
         conditions=[found.condition(VMM)],
@@ -125,7 +141,8 @@ def _node_facts(found: Facts) -> NodeFacts:
             found.kvm,
             AcceleratorFact(accelerator=ACCELERATOR_EMULATION, opens=not found.problem, runs_guest=not found.problem),
         ],
-        withdrawn_capabilities=[] if found.kvm_runs else ["accel.kvm"],
+        withdrawn_capabilities=sorted(withdrawn),
+        withdrawal_reasons=withdrawn,
         cpu_models=found.cpu_models,
         machine_profiles=[*(["q35"] if found.default_profile else []), *found.profiles],
         vmm_version=found.version,

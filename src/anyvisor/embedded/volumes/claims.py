@@ -25,6 +25,11 @@ class LocalClaims:
         volume, size = await self._volume(namespace, claim)
         return await asyncio.to_thread(self.disks.open, volume, size, read_only=read_only)
 
+    async def open_state(self, namespace: str, claim: str, file: str) -> int:
+        """A file of the claim for writing, empty at first. Raises ClaimError."""
+        volume, _ = await self._volume(namespace, claim)
+        return await asyncio.to_thread(self.disks.open_state, volume, file)
+
     async def _volume(self, namespace: str, claim: str) -> tuple[str, int]:
         try:
             found = await self.client.get(PVCS, claim, namespace)

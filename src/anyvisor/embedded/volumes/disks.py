@@ -25,10 +25,7 @@ class Disks:
             ClaimError: the disk cannot be made or opened.
         """
         try:
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                (self._root / volume).mkdir(mode=0o700)
-            directory = self._open_directory(volume)
+            directory = self._make_directory(volume)
             try:
                 descriptor = self._open_disk(directory, size, read_only=read_only)
             finally:
@@ -37,6 +34,28 @@ class Disks:
             message = f"the disk of volume {volume} cannot be opened: {error.strerror}; free space or repair it"
             raise ClaimError("VolumeNotReady", message) from error
         return OpenedClaim(descriptor, os.fstat(descriptor).st_size)
+
+    def open_state(self, volume: str, file: str) -> int:
+        """A file of the volume for writing, empty at first.
+
+        Raises:
+            ClaimError: it cannot be made or opened.
+        """
+        try:
+            directory = self._make_directory(volume)
+            try:
+                return linux.openat2(directory, file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            finally:
+                os.close(directory)
+        except OSError as error:
+            message = f"{file} of volume {volume} cannot be opened: {error.strerror}; free space or repair it"
+            raise ClaimError("VolumeNotReady", message) from error
+
+    def _make_directory(self, volume: str) -> int:
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            (self._root / volume).mkdir(mode=0o700)
+        return self._open_directory(volume)
 
     def _open_directory(self, volume: str) -> int:
         root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

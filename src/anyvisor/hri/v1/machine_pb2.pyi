@@ -54,7 +54,7 @@ class PrepareResponse(_message.Message):
     def __init__(self, confirmed: _Optional[_Iterable[str]] = ..., launch: _Optional[_Union[LaunchPlan, _Mapping]] = ..., endpoints: _Optional[_Iterable[_Union[_types_pb2.Endpoint, _Mapping]]] = ..., driver_handles: _Optional[_Iterable[str]] = ..., handle: _Optional[bytes] = ..., devices: _Optional[_Iterable[_Union[_types_pb2.DeviceState, _Mapping]]] = ..., accelerator: _Optional[_Union[_types_pb2.Accelerator, str]] = ..., profile: _Optional[str] = ..., findings: _Optional[_Iterable[_Union[_types_pb2.Finding, _Mapping]]] = ...) -> None: ...
 
 class LaunchPlan(_message.Message):
-    __slots__ = ("mode", "argv", "env", "descriptors", "limits", "seccomp_profile", "helpers", "working_directory")
+    __slots__ = ("mode", "argv", "env", "descriptors", "limits", "seccomp_profile", "helpers", "working_directory", "seeds")
     class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         MODE_UNSPECIFIED: _ClassVar[LaunchPlan.Mode]
@@ -75,6 +75,7 @@ class LaunchPlan(_message.Message):
     SECCOMP_PROFILE_FIELD_NUMBER: _ClassVar[int]
     HELPERS_FIELD_NUMBER: _ClassVar[int]
     WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
     mode: LaunchPlan.Mode
     argv: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.RepeatedScalarFieldContainer[str]
@@ -83,7 +84,16 @@ class LaunchPlan(_message.Message):
     seccomp_profile: str
     helpers: _containers.RepeatedCompositeFieldContainer[Helper]
     working_directory: bool
-    def __init__(self, mode: _Optional[_Union[LaunchPlan.Mode, str]] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., descriptors: _Optional[_Iterable[_Union[DescriptorSlot, _Mapping]]] = ..., limits: _Optional[_Iterable[_Union[Limit, _Mapping]]] = ..., seccomp_profile: _Optional[str] = ..., helpers: _Optional[_Iterable[_Union[Helper, _Mapping]]] = ..., working_directory: _Optional[bool] = ...) -> None: ...
+    seeds: _containers.RepeatedCompositeFieldContainer[Seed]
+    def __init__(self, mode: _Optional[_Union[LaunchPlan.Mode, str]] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., descriptors: _Optional[_Iterable[_Union[DescriptorSlot, _Mapping]]] = ..., limits: _Optional[_Iterable[_Union[Limit, _Mapping]]] = ..., seccomp_profile: _Optional[str] = ..., helpers: _Optional[_Iterable[_Union[Helper, _Mapping]]] = ..., working_directory: _Optional[bool] = ..., seeds: _Optional[_Iterable[_Union[Seed, _Mapping]]] = ...) -> None: ...
+
+class Seed(_message.Message):
+    __slots__ = ("handle", "content")
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    handle: str
+    content: bytes
+    def __init__(self, handle: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class DescriptorSlot(_message.Message):
     __slots__ = ("number", "handle", "reopened")

@@ -142,14 +142,16 @@ class Firmware(_message.Message):
     def __init__(self, kind: _Optional[_Union[Firmware.Kind, str]] = ..., secure_boot: _Optional[bool] = ..., variables_handle: _Optional[str] = ..., serial_output: _Optional[bool] = ...) -> None: ...
 
 class Kernel(_message.Message):
-    __slots__ = ("kernel_handle", "initrd_handle", "command_line")
+    __slots__ = ("kernel_handle", "initrd_handle", "command_line", "firmware")
     KERNEL_HANDLE_FIELD_NUMBER: _ClassVar[int]
     INITRD_HANDLE_FIELD_NUMBER: _ClassVar[int]
     COMMAND_LINE_FIELD_NUMBER: _ClassVar[int]
+    FIRMWARE_FIELD_NUMBER: _ClassVar[int]
     kernel_handle: str
     initrd_handle: str
     command_line: str
-    def __init__(self, kernel_handle: _Optional[str] = ..., initrd_handle: _Optional[str] = ..., command_line: _Optional[str] = ...) -> None: ...
+    firmware: Firmware
+    def __init__(self, kernel_handle: _Optional[str] = ..., initrd_handle: _Optional[str] = ..., command_line: _Optional[str] = ..., firmware: _Optional[_Union[Firmware, _Mapping]] = ...) -> None: ...
 
 class Disk(_message.Message):
     __slots__ = ("id", "kind", "bus", "volume", "read_only", "shareable", "serial", "cache", "io", "on_error", "block_size", "dedicated_io_thread", "pci_address", "queues", "tray_open", "hotplugged")

@@ -26,7 +26,7 @@ from anyvisor.hri.v1 import identity_pb2 as anyvisor_dot_hri_dot_v1_dot_identity
 from anyvisor.hri.v1 import types_pb2 as anyvisor_dot_hri_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61nyvisor/hri/v1/node.proto\x12\x0f\x61nyvisor.hri.v1\x1a\x1e\x61nyvisor/hri/v1/identity.proto\x1a\x1b\x61nyvisor/hri/v1/types.proto\"\x12\n\x10WatchNodeRequest\"\xeb\x03\n\tNodeFacts\x12\x31\n\x06health\x18\x01 \x01(\x0e\x32!.anyvisor.hri.v1.NodeFacts.Health\x12.\n\nconditions\x18\x02 \x03(\x0b\x32\x1a.anyvisor.hri.v1.Condition\x12\x36\n\x0c\x61\x63\x63\x65lerators\x18\x03 \x03(\x0b\x32 .anyvisor.hri.v1.AcceleratorFact\x12\x1e\n\x16withdrawn_capabilities\x18\x04 \x03(\t\x12\x12\n\ncpu_models\x18\x05 \x03(\t\x12\x18\n\x10machine_profiles\x18\x06 \x03(\t\x12\x13\n\x0bvmm_version\x18\x07 \x01(\t\x12\x36\n\x06limits\x18\x08 \x03(\x0b\x32&.anyvisor.hri.v1.NodeFacts.LimitsEntry\x12\x16\n\x0e\x64\x65vices_needed\x18\t \x03(\t\x1a-\n\x0bLimitsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"a\n\x06Health\x12\x16\n\x12HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11HEALTH_UNDETECTED\x10\x01\x12\x14\n\x10HEALTH_UNHEALTHY\x10\x02\x12\x12\n\x0eHEALTH_HEALTHY\x10\x03\"x\n\x0f\x41\x63\x63\x65leratorFact\x12\x31\n\x0b\x61\x63\x63\x65lerator\x18\x01 \x01(\x0e\x32\x1c.anyvisor.hri.v1.Accelerator\x12\r\n\x05opens\x18\x02 \x01(\x08\x12\x12\n\nruns_guest\x18\x03 \x01(\x08\x12\x0f\n\x07message\x18\x04 \x01(\t2T\n\x04Node\x12L\n\tWatchNode\x12!.anyvisor.hri.v1.WatchNodeRequest\x1a\x1a.anyvisor.hri.v1.NodeFacts0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61nyvisor/hri/v1/node.proto\x12\x0f\x61nyvisor.hri.v1\x1a\x1e\x61nyvisor/hri/v1/identity.proto\x1a\x1b\x61nyvisor/hri/v1/types.proto\"\x12\n\x10WatchNodeRequest\"\xf4\x04\n\tNodeFacts\x12\x31\n\x06health\x18\x01 \x01(\x0e\x32!.anyvisor.hri.v1.NodeFacts.Health\x12.\n\nconditions\x18\x02 \x03(\x0b\x32\x1a.anyvisor.hri.v1.Condition\x12\x36\n\x0c\x61\x63\x63\x65lerators\x18\x03 \x03(\x0b\x32 .anyvisor.hri.v1.AcceleratorFact\x12\x1e\n\x16withdrawn_capabilities\x18\x04 \x03(\t\x12\x12\n\ncpu_models\x18\x05 \x03(\t\x12\x18\n\x10machine_profiles\x18\x06 \x03(\t\x12\x13\n\x0bvmm_version\x18\x07 \x01(\t\x12\x36\n\x06limits\x18\x08 \x03(\x0b\x32&.anyvisor.hri.v1.NodeFacts.LimitsEntry\x12\x16\n\x0e\x64\x65vices_needed\x18\t \x03(\t\x12M\n\x12withdrawal_reasons\x18\n \x03(\x0b\x32\x31.anyvisor.hri.v1.NodeFacts.WithdrawalReasonsEntry\x1a-\n\x0bLimitsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x38\n\x16WithdrawalReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"a\n\x06Health\x12\x16\n\x12HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11HEALTH_UNDETECTED\x10\x01\x12\x14\n\x10HEALTH_UNHEALTHY\x10\x02\x12\x12\n\x0eHEALTH_HEALTHY\x10\x03\"x\n\x0f\x41\x63\x63\x65leratorFact\x12\x31\n\x0b\x61\x63\x63\x65lerator\x18\x01 \x01(\x0e\x32\x1c.anyvisor.hri.v1.Accelerator\x12\r\n\x05opens\x18\x02 \x01(\x08\x12\x12\n\nruns_guest\x18\x03 \x01(\x08\x12\x0f\n\x07message\x18\x04 \x01(\t2T\n\x04Node\x12L\n\tWatchNode\x12!.anyvisor.hri.v1.WatchNodeRequest\x1a\x1a.anyvisor.hri.v1.NodeFacts0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,16 +35,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_NODEFACTS_LIMITSENTRY']._loaded_options = None
   _globals['_NODEFACTS_LIMITSENTRY']._serialized_options = b'8\001'
+  _globals['_NODEFACTS_WITHDRAWALREASONSENTRY']._loaded_options = None
+  _globals['_NODEFACTS_WITHDRAWALREASONSENTRY']._serialized_options = b'8\001'
   _globals['_WATCHNODEREQUEST']._serialized_start=108
   _globals['_WATCHNODEREQUEST']._serialized_end=126
   _globals['_NODEFACTS']._serialized_start=129
-  _globals['_NODEFACTS']._serialized_end=620
-  _globals['_NODEFACTS_LIMITSENTRY']._serialized_start=476
-  _globals['_NODEFACTS_LIMITSENTRY']._serialized_end=521
-  _globals['_NODEFACTS_HEALTH']._serialized_start=523
-  _globals['_NODEFACTS_HEALTH']._serialized_end=620
-  _globals['_ACCELERATORFACT']._serialized_start=622
-  _globals['_ACCELERATORFACT']._serialized_end=742
-  _globals['_NODE']._serialized_start=744
-  _globals['_NODE']._serialized_end=828
+  _globals['_NODEFACTS']._serialized_end=757
+  _globals['_NODEFACTS_LIMITSENTRY']._serialized_start=555
+  _globals['_NODEFACTS_LIMITSENTRY']._serialized_end=600
+  _globals['_NODEFACTS_WITHDRAWALREASONSENTRY']._serialized_start=602
+  _globals['_NODEFACTS_WITHDRAWALREASONSENTRY']._serialized_end=658
+  _globals['_NODEFACTS_HEALTH']._serialized_start=660
+  _globals['_NODEFACTS_HEALTH']._serialized_end=757
+  _globals['_ACCELERATORFACT']._serialized_start=759
+  _globals['_ACCELERATORFACT']._serialized_end=879
+  _globals['_NODE']._serialized_start=881
+  _globals['_NODE']._serialized_end=965
 # @@protoc_insertion_point(module_scope)

@@ -14,7 +14,7 @@ class WatchNodeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class NodeFacts(_message.Message):
-    __slots__ = ("health", "conditions", "accelerators", "withdrawn_capabilities", "cpu_models", "machine_profiles", "vmm_version", "limits", "devices_needed")
+    __slots__ = ("health", "conditions", "accelerators", "withdrawn_capabilities", "cpu_models", "machine_profiles", "vmm_version", "limits", "devices_needed", "withdrawal_reasons")
     class Health(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         HEALTH_UNSPECIFIED: _ClassVar[NodeFacts.Health]
@@ -32,6 +32,13 @@ class NodeFacts(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class WithdrawalReasonsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
     ACCELERATORS_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +48,7 @@ class NodeFacts(_message.Message):
     VMM_VERSION_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     DEVICES_NEEDED_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWAL_REASONS_FIELD_NUMBER: _ClassVar[int]
     health: NodeFacts.Health
     conditions: _containers.RepeatedCompositeFieldContainer[_identity_pb2.Condition]
     accelerators: _containers.RepeatedCompositeFieldContainer[AcceleratorFact]
@@ -50,7 +58,8 @@ class NodeFacts(_message.Message):
     vmm_version: str
     limits: _containers.ScalarMap[str, int]
     devices_needed: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, health: _Optional[_Union[NodeFacts.Health, str]] = ..., conditions: _Optional[_Iterable[_Union[_identity_pb2.Condition, _Mapping]]] = ..., accelerators: _Optional[_Iterable[_Union[AcceleratorFact, _Mapping]]] = ..., withdrawn_capabilities: _Optional[_Iterable[str]] = ..., cpu_models: _Optional[_Iterable[str]] = ..., machine_profiles: _Optional[_Iterable[str]] = ..., vmm_version: _Optional[str] = ..., limits: _Optional[_Mapping[str, int]] = ..., devices_needed: _Optional[_Iterable[str]] = ...) -> None: ...
+    withdrawal_reasons: _containers.ScalarMap[str, str]
+    def __init__(self, health: _Optional[_Union[NodeFacts.Health, str]] = ..., conditions: _Optional[_Iterable[_Union[_identity_pb2.Condition, _Mapping]]] = ..., accelerators: _Optional[_Iterable[_Union[AcceleratorFact, _Mapping]]] = ..., withdrawn_capabilities: _Optional[_Iterable[str]] = ..., cpu_models: _Optional[_Iterable[str]] = ..., machine_profiles: _Optional[_Iterable[str]] = ..., vmm_version: _Optional[str] = ..., limits: _Optional[_Mapping[str, int]] = ..., devices_needed: _Optional[_Iterable[str]] = ..., withdrawal_reasons: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class AcceleratorFact(_message.Message):
     __slots__ = ("accelerator", "opens", "runs_guest", "message")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from anyvisor.hri.errors import InvalidRequest
 from anyvisor.hri.kit import drafts
 from anyvisor.hri.kit.drafts import Json
+from anyvisor.hri.v1.machine_pb2 import Seed
 from anyvisor.hri.v1.types_pb2 import Endpoint
 
 
@@ -24,6 +25,7 @@ class Draft(drafts.Draft):
     argv: list[str] = field(default_factory=list[str])
     working_directory: bool = False
     """Whether QEMU makes sockets in the launcher's directory."""
+    seeds: list[Seed] = field(default_factory=list[Seed])
     _sets: dict[str, int] = field(default_factory=dict[str, int])
 
     def option(self, name: str, *values: str) -> None:

@@ -6,6 +6,14 @@ from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, Accelerator
 
 
 @dataclass(frozen=True, slots=True)
+class Firmware:
+    """A UEFI firmware: its code's path in the launcher, and what a new variable store starts with."""
+
+    code: str
+    variables: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """Facts of one QEMU binary on one node."""
 
@@ -23,3 +31,5 @@ class Host:
     """Named models that this binary knows."""
     displays: frozenset[str] = frozenset()
     """QEMU's devices for graphics cards that this binary has."""
+    uefi: Firmware | None = None
+    uefi_secure: Firmware | None = None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.drivers.qemu.translate import addresses, platform
+from anyvisor.drivers.qemu.translate import addresses, firmware, platform
 from anyvisor.drivers.qemu.translate.devices import add_consoles, add_devices
 from anyvisor.drivers.qemu.translate.disks import add_disks, is_virtio
 from anyvisor.drivers.qemu.translate.displays import add_displays
@@ -32,7 +32,7 @@ HONOURED: Final = frozenset(
         *("id", "name", "accelerator", "profile", "parameters", "identity"),
         *("cpu.sockets", "cpu.cores", "cpu.threads", "cpu.model", "cpu.features"),
         *("memory.size_bytes", "memory.shared"),
-        *("boot.firmware.kind", "boot.firmware.serial_output", "boot.kernel", "boot.order"),
+        *("boot.firmware", "boot.kernel", "boot.order"),
         *("disks.id", "disks.kind", "disks.bus", "disks.volume.layers", "disks.volume.size_bytes"),
         *("disks.read_only", "disks.shareable", "disks.serial", "disks.cache", "disks.io", "disks.on_error"),
         *("disks.block_size.logical", "disks.block_size.physical", "disks.block_size.discard_granularity"),
@@ -73,6 +73,7 @@ def translate(machine: Machine, host: Host) -> Translation:
     platform.check_cpu_model(draft, machine, host)
     _check_switches(draft, machine)
     _add_process(draft, machine)
+    firmware.add_uefi(draft, machine, host)
     platform.add_board(draft, machine, profile, accelerator)
     platform.add_identity(draft, machine)
     buses = _add_ports(draft, machine)
@@ -89,6 +90,7 @@ def translate(machine: Machine, host: Host) -> Translation:
         argv=[host.emulator, *draft.argv],
         descriptors=draft.slots,
         working_directory=draft.working_directory,
+        seeds=draft.seeds,
     )
     launch.limits.add(name="nofile", soft=NOFILE, hard=NOFILE)
     return Translation(launch, draft.endpoints, draft.devices, draft.findings, accelerator, profile)

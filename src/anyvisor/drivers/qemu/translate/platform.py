@@ -5,9 +5,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
+from anyvisor.drivers.qemu.translate import firmware
 from anyvisor.drivers.qemu.translate.draft import Draft, escaped
 from anyvisor.drivers.qemu.translate.host import Host
-from anyvisor.hri.v1.machine_spec_pb2 import CpuFeature, Firmware, Lifecycle, Machine, Nic, SystemIdentity
+from anyvisor.hri.v1.machine_spec_pb2 import CpuFeature, Lifecycle, Machine, Nic, SystemIdentity
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, ACCELERATOR_UNSPECIFIED, Accelerator
 
 QBOOT: Final = "qboot.rom"
@@ -62,8 +63,10 @@ def choose_profile(draft: Draft, machine: Machine, host: Host) -> str:
 def add_board(draft: Draft, machine: Machine, profile: str, accelerator: Accelerator) -> None:
     """Machine type, accelerator, CPUs, memory and clock."""
     options = [profile, "usb=off", "vmport=off", "dump-guest-core=off"]
-    options.append(f"smm={'on' if machine.features.smm else 'off'}")
-    options.append(f"graphics={'off' if machine.boot.firmware.serial_output else 'on'}")
+    options.append(f"smm={'on' if machine.features.smm or firmware.is_secure(machine) else 'off'}")
+    options += firmware.board_options(machine)
+    wanted = firmware.of_machine(machine)
+    options.append(f"graphics={'off' if wanted is not None and wanted.serial_output else 'on'}")
     if machine.features.HasField("acpi") and not machine.features.acpi:
         options.append("acpi=off")
     options += _timers(draft, machine)
@@ -204,7 +207,8 @@ def uses_qboot(machine: Machine, buses: Mapping[str, int]) -> bool:
     driver of the guest's own does. `buses` is the bus of each device behind a root port.
     """
     plain = all(nic.model in (Nic.MODEL_UNSPECIFIED, Nic.MODEL_VIRTIO) for nic in machine.nics)
-    wanted = machine.parameters.get("kernelFirmware", "auto") == "auto" and not machine.displays
+    free = firmware.of_machine(machine) is None and machine.parameters.get("kernelFirmware", "auto") == "auto"
+    wanted = free and not machine.displays
     return wanted and boots_kernel(machine) and plain and max(buses.values(), default=0) <= 1
 
 
@@ -222,10 +226,6 @@ def add_boot(draft: Draft, machine: Machine, *, qboot: bool) -> None:
         elif kernel.command_line:
             draft.option("append", kernel.command_line)
         return
-    if machine.boot.firmware.kind == Firmware.KIND_UEFI:
-        draft.refuse(
-            "CAP_NO", "boot.firmware.kind", "UEFI firmware is not supported; use BIOS", have="bios", want="uefi"
-        )
     draft.option("boot", "strict=on")
 
 
