@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from anyvisor.gateway.picture import take_picture
-from anyvisor.gateway.splice import TcpEnd
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, Firmware, Machine, VolumeHandle
 from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_DISPLAY, OpenStreamRequest
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, Endpoint
 from tests import guests
 from tests.driver_rig import machine_of
+from tests.ends import TcpEnd
 from tests.machine.rig import Guest, Rig
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anyvisor.gateway.picture import take_picture
-from anyvisor.gateway.splice import TcpEnd
+from tests.ends import TcpEnd
 
 QEMU = shutil.which("qemu-system-x86_64")
 

@@ -5,7 +5,6 @@ A shared viewer, such as one who takes a picture, comes beside the others where 
 """
 
 import asyncio
-import contextlib
 import socket
 from typing import Final
 
@@ -13,12 +12,9 @@ from aiohttp import WSCloseCode, web
 
 from anyvisor.agent.endpoints import EndpointError, Endpoints
 from anyvisor.agent.records import EndpointRecord
-from anyvisor.agent.streams import chunks, upgrade
+from anyvisor.agent.streams import MESSAGE_BYTES, carry, refusal, upgrade
 from anyvisor.hri.v1.types_pb2 import Endpoint
 
-CHUNK_BYTES: Final = 64 * 1024
-MESSAGE_BYTES: Final = 1024 * 1024
-"""Bytes of a viewer's message: a clipboard may be in it."""
 HOLDER: Final = "a viewer"
 TRUE: Final = "true"
 
@@ -79,13 +75,13 @@ async def serve(request: web.Request, endpoints: Endpoints, viewers: Viewers) ->
     shared = request.query.get("shared") == TRUE
     keeps = request.query.get("preserveSession") == TRUE or (shared and endpoint.exclusive)
     if keeps and viewers.occupied(endpoint.id):
-        raise web.HTTPServiceUnavailable(text="somebody looks at this display; end that session first\n")
+        raise refusal(web.HTTPServiceUnavailable, "somebody looks at this display; end that session first")
     viewer = Viewer()
     try:
         await viewers.enter(endpoint.id, viewer, shared=shared)
         with await _connected(endpoints, endpoint) as connection:
             websocket = await upgrade(request, MESSAGE_BYTES)
-            why = await _carry(websocket, connection, viewer.ended)
+            why = await carry(websocket, connection, viewer.ended) or "the display was closed"
     finally:
         endpoints.release(endpoint.id)
         viewers.leave(endpoint.id, viewer)
@@ -97,38 +93,11 @@ def _display(endpoints: Endpoints, device: str) -> EndpointRecord:
     for endpoint in endpoints.of_purpose(Endpoint.PURPOSE_DISPLAY):
         if device in ("", endpoint.device_id):
             return endpoint
-    raise web.HTTPNotImplemented(text=f"this machine has no display {device[:63]!r}\n" if device else "no display\n")
+    raise refusal(web.HTTPNotImplemented, f"this machine has no display {device[:63]}".rstrip())
 
 
 async def _connected(endpoints: Endpoints, endpoint: EndpointRecord) -> socket.socket:
     try:
         return await endpoints.connect(endpoint.id, HOLDER)
     except EndpointError as error:
-        raise web.HTTPNotFound(text=f"{error}\n") from error
-
-
-async def _carry(websocket: web.WebSocketResponse, connection: socket.socket, ended: asyncio.Future[str]) -> str:
-    """Until a side ends or the viewer is sent away; returns why."""
-    outgoing = asyncio.ensure_future(_from_vmm(connection, websocket))
-    incoming = asyncio.ensure_future(_to_vmm(websocket, connection))
-    try:
-        await asyncio.wait((outgoing, incoming, ended), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (outgoing, incoming):
-            task.cancel()
-        await asyncio.gather(outgoing, incoming, return_exceptions=True)
-    return ended.result() if ended.done() else "the display was closed"
-
-
-async def _from_vmm(connection: socket.socket, websocket: web.WebSocketResponse) -> None:
-    loop = asyncio.get_running_loop()
-    with contextlib.suppress(OSError):
-        while data := await loop.sock_recv(connection, CHUNK_BYTES):
-            await websocket.send_bytes(data)
-
-
-async def _to_vmm(websocket: web.WebSocketResponse, connection: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    with contextlib.suppress(OSError):
-        async for data in chunks(websocket):
-            await loop.sock_sendall(connection, data)
+        raise refusal(web.HTTPNotFound, str(error)) from error

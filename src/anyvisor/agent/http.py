@@ -14,14 +14,14 @@ from typing import Any, Final
 from aiohttp import WSCloseCode, web
 from prometheus_client import CollectorRegistry, generate_latest
 
-from anyvisor.agent import display, linux
+from anyvisor.agent import display, forward, linux
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.guest import http as guest_http
 from anyvisor.agent.guest.protocol import GuestAgentError
 from anyvisor.agent.machine import Machine, serial_text
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.serial import ConsoleClient
-from anyvisor.agent.streams import chunks, upgrade
+from anyvisor.agent.streams import chunks, refusal, upgrade
 from anyvisor.hri.errors import DriverUnavailable, HriError, MachineNotFound
 from anyvisor.hri.peers import PeerPolicy
 from anyvisor.hri.v1.types_pb2 import Endpoint, Operation, Phase
@@ -57,6 +57,7 @@ def application(context: NodeContext, metrics: CollectorRegistry, uids: Collecti
     app.router.add_get("/v1/machines", _machines)
     app.router.add_get("/v1/machines/{id}/streams/console", _console)
     app.router.add_get("/v1/machines/{id}/streams/vnc", _vnc)
+    app.router.add_get("/v1/machines/{id}/streams/portforward", _portforward)
     for verb in _VERBS:
         app.router.add_put(f"/v1/machines/{{id}}/{verb}", _verb)
     for question in guest_http.QUESTIONS:
@@ -232,7 +233,7 @@ async def _guest_verb(request: web.Request) -> web.Response:
 async def _console(request: web.Request) -> web.StreamResponse:
     _, machine = _machine(request)
     if not machine.endpoints.of_purpose(Endpoint.PURPOSE_CONSOLE):
-        raise web.HTTPNotFound(text="this machine has no serial console\n")
+        raise refusal(web.HTTPNotFound, "this machine has no serial console")
     websocket = await upgrade(request, INPUT_MESSAGE_BYTES)
     client = machine.console.open()
     reading = asyncio.ensure_future(_from_guest(client, websocket))
@@ -249,6 +250,10 @@ async def _console(request: web.Request) -> web.StreamResponse:
 async def _vnc(request: web.Request) -> web.StreamResponse:
     _, machine = _machine(request)
     return await display.serve(request, machine.endpoints, machine.viewers)
+
+
+async def _portforward(request: web.Request) -> web.StreamResponse:
+    return await forward.serve(request, *_machine(request))
 
 
 async def _from_guest(client: ConsoleClient, websocket: web.WebSocketResponse) -> None:

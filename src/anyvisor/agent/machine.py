@@ -23,6 +23,7 @@ from anyvisor.agent.launchers import Launcher
 from anyvisor.agent.processes import Exit
 from anyvisor.agent.records import EndRecord, Record, RecordError, RecordStore, Stage, read_file
 from anyvisor.agent.serial import LOG_BYTES, Console, SerialLog
+from anyvisor.agent.streams import Clients
 from anyvisor.api.meta import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Nic
 from anyvisor.hri.v1.types_pb2 import (
@@ -42,6 +43,8 @@ DRIVER: Final = "the driver"
 SERIAL_LOG: Final = "serial0.log"
 OLD_LOG: Final = "serial0.log.old"
 SETTLE_SECONDS: Final = 0.5
+MAX_FORWARDS: Final = 128
+"""Connections to ports of one guest at the same time."""
 
 
 class NetworkSet(Protocol):
@@ -64,6 +67,7 @@ class Machine:
         self.launcher = launcher
         self.console = Console(self._noted)
         self.viewers = Viewers()
+        self.forwards = Clients(MAX_FORWARDS)
         self.guest = Guest(GuestAgentClient(self._guest_channel, self._guest_channel_closed), changed)
         self.serial_log: SerialLog | None = None
         self.network: NetworkSet | None = None
@@ -242,6 +246,7 @@ class Machine:
             self.script.cancel()
         self.console.close(why)
         self.viewers.close(why)
+        self.forwards.close(why)
         self.guest.close()
         if self.hook is not None:
             self.hook.close()

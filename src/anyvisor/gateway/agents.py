@@ -20,6 +20,9 @@ ANSWER_LIMIT: Final = 32 * 1024 * 1024
 MESSAGE_LIMIT: Final = 1024 * 1024
 """Bytes of one websocket message."""
 HEARTBEAT: Final = 30.0
+MESSAGE_HEADER: Final = "x-anyvisor-message"
+"""Where an agent that refuses a websocket says why: the body of such an answer is not read."""
+MESSAGE_HEADER_LIMIT: Final = 500
 
 _UNIX = "unix:"
 
@@ -29,10 +32,10 @@ class AgentError(Exception):
 
 
 class StreamRefused(Exception):  # noqa: N818 - an answer, not a fault
-    """The agent answered the request for a stream with `status`."""
+    """The agent answered the request for a stream with `status`; the message is its sentence, if it said one."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(f"the node agent refused the stream with {status}")
+    def __init__(self, status: int, message: str = "") -> None:
+        super().__init__(message)
         self.status = status
 
 
@@ -86,7 +89,8 @@ class Agents:
                     _url(endpoint, path), max_msg_size=MESSAGE_LIMIT, heartbeat=HEARTBEAT, compress=0
                 )
         except aiohttp.WSServerHandshakeError as error:
-            raise StreamRefused(error.status) from error
+            said = error.headers.get(MESSAGE_HEADER, "") if error.headers is not None else ""
+            raise StreamRefused(error.status, said[:MESSAGE_HEADER_LIMIT]) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise AgentError(f"the node agent at {endpoint} does not answer: {_cause(error)}") from error
 

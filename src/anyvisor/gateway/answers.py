@@ -52,7 +52,6 @@ class Stream:
 class PortForward:
     """A connection to a port of the guest."""
 
-    address: str
     port: int
     protocol: str
     """"tcp" or "udp"."""

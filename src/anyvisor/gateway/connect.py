@@ -2,9 +2,7 @@
 
 from typing import Final
 
-from anyvisor.admission.values import mapping
-from anyvisor.admission.values import text as string
-from anyvisor.api.meta import Json, list_at, object_at
+from anyvisor.api.meta import Json, object_at
 from anyvisor.gateway.answers import (
     VM,
     VMI,
@@ -93,7 +91,7 @@ def portforward(call: Call, world: World) -> Decision:
         raise bad_request(f"protocol {protocol!r} is not supported: use tcp or udp")
     if not is_running(vmi):
         raise bad_request(NOT_RUNNING)
-    return Decision(101, stream=PortForward(_address(vmi), port, protocol))
+    return Decision(101, stream=PortForward(port, protocol))
 
 
 def _must_have_display(vmi: Json) -> None:
@@ -112,11 +110,6 @@ def _open(call: Call, world: World, stream: Stream) -> Decision:
 def _must_upgrade(call: Call) -> None:
     if not call.upgrade:
         raise bad_request(f"{call.verb} is a websocket: the request must ask for the upgrade")
-
-
-def _address(vmi: Json) -> str:
-    interfaces = list_at(vmi, "status", "interfaces")
-    return string(mapping(interfaces[0]).get("ipAddress")) if interfaces else ""
 
 
 def _number(value: str, most: int) -> int:

@@ -39,7 +39,7 @@ from anyvisor.gateway.decide import decide, verb_of
 from anyvisor.gateway.picture import PictureError, take_picture
 from anyvisor.gateway.relay import relay, unreachable
 from anyvisor.gateway.review import Offered, parse_review, review
-from anyvisor.gateway.splice import End, TcpEnd, UdpEnd, WebsocketEnd, splice, upgrade
+from anyvisor.gateway.splice import End, WebsocketEnd, splice, upgrade
 from anyvisor.gateway.world import Listing, Need, World
 from anyvisor.kube import errors
 from anyvisor.kube.client import Client, PatchType
@@ -68,7 +68,6 @@ def _instancetype(plural: str, kind: str, *, namespaced: bool) -> Resource:
 
 START_TIMEOUT: Final = 10.0
 """Seconds that a call waits for the gateway's own caches after a start."""
-DIAL_TIMEOUT: Final = 5.0
 
 _INSTANCETYPES: Final = (
     _instancetype("virtualmachineinstancetypes", "VirtualMachineInstancetype", namespaced=True),
@@ -274,9 +273,7 @@ class Gateway:
                 raise StreamRefused(404)
             return WebsocketEnd(await self._agents.open(endpoint, path))
         except StreamRefused as refused:
-            if isinstance(wanted, PortForward) and refused.status in (404, 501):
-                return await _dial(wanted)
-            raise _stream_refusal(world, kind, refused.status) from refused
+            raise _stream_refusal(world, kind, refused) from refused
         except AgentError as error:
             raise internal(str(error)) from error
 
@@ -312,38 +309,25 @@ class Gateway:
             raise Refused(failure(503, "ServiceUnavailable", why)) from error
 
 
-async def _dial(wanted: PortForward) -> End:
-    """Connect to the guest from here, as its network is reachable where no agent offers the way."""
-    where = f"{wanted.address}:{wanted.port}/{wanted.protocol}"
-    if not wanted.address:
-        raise bad_request("the VMI reports no IP address yet: status.interfaces[0].ipAddress is empty")
-    try:
-        async with asyncio.timeout(DIAL_TIMEOUT):
-            if wanted.protocol == "udp":
-                return await UdpEnd.connect(wanted.address, wanted.port)
-            return TcpEnd(*await asyncio.open_connection(wanted.address, wanted.port))
-    except (OSError, TimeoutError) as error:
-        raise internal(f"the guest does not answer at {where}: {error or 'no answer'}") from error
-
-
 def _query(wanted: Stream | PortForward) -> str:
     if isinstance(wanted, Stream):
         return urlencode(wanted.query)
     return urlencode({"port": wanted.port, "protocol": wanted.protocol})
 
 
-def _stream_refusal(world: World, kind: str, status: int) -> Refused:
-    name = text_at(world.vmi or {}, "metadata", "name")
-    match status:
+def _stream_refusal(world: World, kind: str, refused: StreamRefused) -> Refused:
+    said = str(refused)
+    match refused.status:
         case 404:
-            return bad_request(f"the node agent does not have the {kind} of this VMI yet; try again")
-        case 409 | 503:
-            why = f"the {kind} is in use"
-            return Refused(failure(503, "ServiceUnavailable", why)) if status == 503 else conflict(VMI, name, why)
+            return bad_request(said or f"the node agent does not have the {kind} of this VMI yet; try again")
+        case 409:
+            return conflict(VMI, text_at(world.vmi or {}, "metadata", "name"), said or f"the {kind} is in use")
+        case 429 | 503:
+            return Refused(failure(503, "ServiceUnavailable", said or f"the {kind} is in use"))
         case 501:
-            return bad_request(f"the hypervisor of this VMI offers no {kind}")
+            return bad_request(said or f"the hypervisor of this VMI offers no {kind}")
         case _:
-            return internal(f"the node agent refused the {kind} with {status}")
+            return internal(said or f"the node agent refused the {kind} with {refused.status}")
 
 
 def _refused(call: Call, write: Write, error: errors.ApiError) -> Refused:

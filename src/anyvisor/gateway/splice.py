@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -11,9 +11,6 @@ from aiohttp import WSCloseCode, WSMsgType, web
 SUBPROTOCOL: Final = "plain.kubevirt.io"
 MESSAGE_LIMIT: Final = 1024 * 1024
 HEARTBEAT: Final = 30.0
-CHUNK: Final = 64 * 1024
-DATAGRAMS: Final = 256
-"""Datagrams that may wait; more are dropped, as a network does."""
 
 Websocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
@@ -102,62 +99,3 @@ class WebsocketEnd:
 
     async def close(self) -> None:
         await self._socket.close()
-
-
-class TcpEnd:
-    """A TCP connection to a guest."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while chunk := await self._reader.read(CHUNK):
-            yield chunk
-
-    async def send(self, chunk: bytes) -> None:
-        self._writer.write(chunk)
-        await self._writer.drain()
-
-    async def close(self) -> None:
-        self._writer.close()
-        await self._writer.wait_closed()
-
-
-class UdpEnd(asyncio.DatagramProtocol):
-    """Datagrams to and from one port of a guest; one message each."""
-
-    def __init__(self) -> None:
-        self._received: asyncio.Queue[bytes | None] = asyncio.Queue(DATAGRAMS)
-        self._transport: asyncio.DatagramTransport | None = None
-
-    @classmethod
-    async def connect(cls, address: str, port: int) -> "UdpEnd":
-        loop = asyncio.get_running_loop()
-        _, end = await loop.create_datagram_endpoint(cls, remote_addr=(address, port))
-        return end
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.DatagramTransport", transport)
-
-    def datagram_received(self, data: bytes, addr: object) -> None:
-        del addr
-        with suppress(asyncio.QueueFull):
-            self._received.put_nowait(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        with suppress(asyncio.QueueFull):
-            self._received.put_nowait(None)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while (chunk := await self._received.get()) is not None:
-            yield chunk
-
-    async def send(self, chunk: bytes) -> None:
-        assert self._transport is not None
-        self._transport.sendto(chunk)
-
-    async def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()

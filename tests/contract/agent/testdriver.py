@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from anyvisor.hri.errors import MachineNotFound, Refused, VmmFailed, finding
+from anyvisor.hri.kit.descriptors import Descriptors
 from anyvisor.hri.kit.driver import Call, Driver, DriverInfo
 from anyvisor.hri.kit.machines import MachineContext
 from anyvisor.hri.kit.server import serve
@@ -28,6 +29,7 @@ from anyvisor.hri.v1.machine_pb2 import (
     StopRequest,
 )
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
+from anyvisor.hri.v1.stream_pb2 import OpenStreamRequest, OpenStreamResponse
 from anyvisor.hri.v1.types_pb2 import (
     ACCELERATOR_EMULATION,
     END_REASON_FORCED,
@@ -202,6 +204,20 @@ class TestDriver(Driver):
 
     async def inspect(self, machine: MachineContext) -> None:
         await self.fault("inspect")
+
+    async def open_stream(
+        self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors
+    ) -> OpenStreamResponse:
+        """A port of the guest is that of this host; the file `streams` lists what is open."""
+        await self.fault("open_stream")
+        stream = f"{request.transport}-{request.port}"
+        (self.directory / "streams").write_text(stream)
+        far = "192.0.2.1" if request.port == 1 else "127.0.0.1"
+        return OpenStreamResponse(stream_id=stream, address=f"{far}:{request.port}")
+
+    async def close_stream(self, machine: MachineContext, stream_id: str) -> None:
+        assert (self.directory / "streams").read_text() == stream_id
+        (self.directory / "streams").unlink()
 
 
 def _display(device_id: str) -> Endpoint:

@@ -42,8 +42,8 @@ def ask(
         ("usbredir", "", Stream("usbredir")),
         ("vsock", "port=22", Stream("vsock", {"port": "22", "tls": "true"})),
         ("vsock", "port=22&tls=false", Stream("vsock", {"port": "22", "tls": "false"})),
-        ("portforward/22", "", PortForward("10.0.0.9", 22, "tcp")),
-        ("portforward/53/udp", "", PortForward("10.0.0.9", 53, "udp")),
+        ("portforward/22", "", PortForward(22, "tcp")),
+        ("portforward/53/udp", "", PortForward(53, "udp")),
     ],
 )
 def test_streams(path: str, query: str, stream: Stream | PortForward) -> None:

@@ -22,6 +22,7 @@ from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareRes
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
 from anyvisor.hri.v1.stream_pb2 import (
+    STREAM_KIND_GUEST_PORT,
     OpenStreamRequest,
     OpenStreamResponse,
 )
@@ -106,8 +107,17 @@ class QemuDriver(SessionDriver[Session]):
     async def open_stream(
         self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors
     ) -> OpenStreamResponse:
-        """Streams are endpoints of the machine: say which."""
+        """Streams are endpoints of the machine: say which. A port of the guest is opened for the time of the stream."""
+        if request.kind == STREAM_KIND_GUEST_PORT:
+            session = machine.session_of(Session)
+            stream, address = await session.forwards.open(request.transport or "tcp", request.port)
+            return OpenStreamResponse(stream_id=stream, address=address, protocol=request.transport or "tcp")
         return streams.endpoint_of(machine, request, streams.CONSOLE, streams.DISPLAY)
+
+    async def close_stream(self, machine: MachineContext, stream_id: str) -> None:
+        """Only ports of the guest are ours to close."""
+        if isinstance(machine.session, Session):
+            await machine.session.forwards.close(stream_id)
 
 
 def _host(found: Facts, machine: Machine) -> Host:

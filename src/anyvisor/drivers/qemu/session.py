@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anyvisor.drivers.qemu import states
+from anyvisor.drivers.qemu.forwards import Forwards
 from anyvisor.drivers.qemu.qmp import Command, Event, QmpClient, QmpClosed, QmpRefused
 from anyvisor.drivers.qemu.translate.devices import AGENT_CHARDEV, AGENT_PORT
 from anyvisor.hri.errors import HriError, MachineNotFound, Refused, VmmFailed
@@ -51,6 +52,7 @@ class Session:
         self._intent = Intent()
         self._client: QmpClient | None = None
         self._starting = False
+        self.forwards = Forwards(self._monitor)
         self._retry: asyncio.TimerHandle | None = None
         self._retry_seconds = FIRST_RETRY_SECONDS
 
@@ -190,6 +192,9 @@ class Session:
         self._cancel_retry()
         if self._client is not None:
             self._client.close()
+
+    async def _monitor(self, line: str) -> str:
+        return str(await self._live().execute("human-monitor-command", {"command-line": line}))
 
     def _live(self) -> QmpClient:
         if self._client is None or self._client.closed:

@@ -25,23 +25,23 @@ _sym_db = _symbol_database.Default()
 from anyvisor.hri.v1 import types_pb2 as anyvisor_dot_hri_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x61nyvisor/hri/v1/stream.proto\x12\x0f\x61nyvisor.hri.v1\x1a\x1b\x61nyvisor/hri/v1/types.proto\"\xa4\x01\n\x11OpenStreamRequest\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.anyvisor.hri.v1.StreamKind\x12\x11\n\tdevice_id\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\r\x12/\n\x05token\x18\x05 \x01(\x0b\x32 .anyvisor.hri.v1.DescriptorToken\"\x86\x01\n\x12OpenStreamResponse\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x15\n\x0b\x65ndpoint_id\x18\x02 \x01(\tH\x00\x12\x13\n\tuse_token\x18\x03 \x01(\x08H\x00\x12\x10\n\x08protocol\x18\x04 \x01(\t\x12\x18\n\x10protocol_version\x18\x05 \x01(\tB\x05\n\x03way\";\n\x12\x43loseStreamRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x12\n\nmachine_id\x18\x02 \x01(\t\"\x15\n\x13\x43loseStreamResponse*\xaf\x01\n\nStreamKind\x12\x1b\n\x17STREAM_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13STREAM_KIND_CONSOLE\x10\x01\x12\x17\n\x13STREAM_KIND_DISPLAY\x10\x02\x12\x1f\n\x1bSTREAM_KIND_USB_REDIRECTION\x10\x03\x12\x15\n\x11STREAM_KIND_VSOCK\x10\x04\x12\x1a\n\x16STREAM_KIND_GUEST_PORT\x10\x05\x32\xad\x01\n\x06Stream\x12O\n\x04Open\x12\".anyvisor.hri.v1.OpenStreamRequest\x1a#.anyvisor.hri.v1.OpenStreamResponse\x12R\n\x05\x43lose\x12#.anyvisor.hri.v1.CloseStreamRequest\x1a$.anyvisor.hri.v1.CloseStreamResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x61nyvisor/hri/v1/stream.proto\x12\x0f\x61nyvisor.hri.v1\x1a\x1b\x61nyvisor/hri/v1/types.proto\"\xb7\x01\n\x11OpenStreamRequest\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.anyvisor.hri.v1.StreamKind\x12\x11\n\tdevice_id\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\r\x12/\n\x05token\x18\x05 \x01(\x0b\x32 .anyvisor.hri.v1.DescriptorToken\x12\x11\n\ttransport\x18\x06 \x01(\t\"\x99\x01\n\x12OpenStreamResponse\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x15\n\x0b\x65ndpoint_id\x18\x02 \x01(\tH\x00\x12\x13\n\tuse_token\x18\x03 \x01(\x08H\x00\x12\x11\n\x07\x61\x64\x64ress\x18\x06 \x01(\tH\x00\x12\x10\n\x08protocol\x18\x04 \x01(\t\x12\x18\n\x10protocol_version\x18\x05 \x01(\tB\x05\n\x03way\";\n\x12\x43loseStreamRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x12\n\nmachine_id\x18\x02 \x01(\t\"\x15\n\x13\x43loseStreamResponse*\xaf\x01\n\nStreamKind\x12\x1b\n\x17STREAM_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13STREAM_KIND_CONSOLE\x10\x01\x12\x17\n\x13STREAM_KIND_DISPLAY\x10\x02\x12\x1f\n\x1bSTREAM_KIND_USB_REDIRECTION\x10\x03\x12\x15\n\x11STREAM_KIND_VSOCK\x10\x04\x12\x1a\n\x16STREAM_KIND_GUEST_PORT\x10\x05\x32\xad\x01\n\x06Stream\x12O\n\x04Open\x12\".anyvisor.hri.v1.OpenStreamRequest\x1a#.anyvisor.hri.v1.OpenStreamResponse\x12R\n\x05\x43lose\x12#.anyvisor.hri.v1.CloseStreamRequest\x1a$.anyvisor.hri.v1.CloseStreamResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'anyvisor.hri.v1.stream_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STREAMKIND']._serialized_start=467
-  _globals['_STREAMKIND']._serialized_end=642
+  _globals['_STREAMKIND']._serialized_start=505
+  _globals['_STREAMKIND']._serialized_end=680
   _globals['_OPENSTREAMREQUEST']._serialized_start=79
-  _globals['_OPENSTREAMREQUEST']._serialized_end=243
-  _globals['_OPENSTREAMRESPONSE']._serialized_start=246
-  _globals['_OPENSTREAMRESPONSE']._serialized_end=380
-  _globals['_CLOSESTREAMREQUEST']._serialized_start=382
-  _globals['_CLOSESTREAMREQUEST']._serialized_end=441
-  _globals['_CLOSESTREAMRESPONSE']._serialized_start=443
-  _globals['_CLOSESTREAMRESPONSE']._serialized_end=464
-  _globals['_STREAM']._serialized_start=645
-  _globals['_STREAM']._serialized_end=818
+  _globals['_OPENSTREAMREQUEST']._serialized_end=262
+  _globals['_OPENSTREAMRESPONSE']._serialized_start=265
+  _globals['_OPENSTREAMRESPONSE']._serialized_end=418
+  _globals['_CLOSESTREAMREQUEST']._serialized_start=420
+  _globals['_CLOSESTREAMREQUEST']._serialized_end=479
+  _globals['_CLOSESTREAMRESPONSE']._serialized_start=481
+  _globals['_CLOSESTREAMRESPONSE']._serialized_end=502
+  _globals['_STREAM']._serialized_start=683
+  _globals['_STREAM']._serialized_end=856
 # @@protoc_insertion_point(module_scope)
