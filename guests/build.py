@@ -70,6 +70,11 @@ def linux(out: Path = OUT) -> LinuxGuest:
     return _linux(out, "linux.initrd", {})
 
 
+def linux_reporting(out: Path = OUT) -> LinuxGuest:
+    """The Linux guest with modules for all buses that its reports are about; for the conformance program."""
+    return _linux(out, "linux-reporting.initrd", {}, initramfs.REPORTING_MODULES)
+
+
 def linux_with_agent(out: Path = OUT) -> LinuxGuest:
     """The Linux guest with Debian's guest agent running in it."""
     program = out / "debian" / "agent" / "usr/sbin/qemu-ga"
@@ -86,7 +91,9 @@ def _libraries(program: Path) -> dict[str, Path]:
     return {path.lstrip("/"): Path(path) for path in re.findall(r"(/\S+) \(0x", listed)}
 
 
-def _linux(out: Path, initramfs_name: str, programs: dict[str, Path]) -> LinuxGuest:
+def _linux(
+    out: Path, initramfs_name: str, programs: dict[str, Path], wanted: Sequence[str] = initramfs.MODULES
+) -> LinuxGuest:
     root = _kernel_root(out)
     image = max((root / "boot").glob("vmlinuz-*-cloud-amd64"))
     version = image.name.removeprefix("vmlinuz-")
@@ -98,7 +105,7 @@ def _linux(out: Path, initramfs_name: str, programs: dict[str, Path]) -> LinuxGu
     initrd = _once(
         out / initramfs_name,
         sources,
-        lambda target: target.write_bytes(initramfs.build(busybox, modules, scripts, programs)),
+        lambda target: target.write_bytes(initramfs.build(busybox, modules, scripts, programs, wanted)),
     )
     return LinuxGuest(kernel, initrd)
 

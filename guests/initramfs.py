@@ -28,14 +28,18 @@ MODULES = (
     "sr_mod",
     "efivarfs",
 )
+REPORTING_MODULES = (*MODULES, "virtio_scsi", "sd_mod", "sr_mod")
 SCRIPTS = {
     "rc": "etc/rc",
     "counter": "etc/counter",
     "dhcp": "etc/dhcp",
     "farewell": "etc/farewell",
     "os-release": "etc/os-release",
+    "fill": "bin/fill",
     "power": "etc/acpi/PWRF/00000080",
+    "report": "bin/report",
     "shutdown": "bin/shutdown",
+    "write": "bin/write",
 }
 DIRECTORIES = (
     "bin",
@@ -96,12 +100,19 @@ def module_order(tree: Path, wanted: Iterable[str] = MODULES) -> list[str]:
     return order
 
 
-def build(busybox: Path, modules: Path, scripts: Path, programs: Mapping[str, Path] | None = None) -> bytes:
+def build(
+    busybox: Path,
+    modules: Path,
+    scripts: Path,
+    programs: Mapping[str, Path] | None = None,
+    wanted: Iterable[str] = MODULES,
+) -> bytes:
     """The compressed initramfs; `modules` is a /lib/modules/VERSION tree, `scripts` the guest's sources.
 
-    `programs` are further files by their place in the guest; the first script starts those that it knows.
+    `programs` are further files by their place in the guest; the first script starts those that it knows. `wanted`
+    are the modules that it loads.
     """
-    entries = (*_entries(busybox, modules, scripts), *_programs(programs or {}))
+    entries = (*_entries(busybox, modules, scripts, wanted), *_programs(programs or {}))
     return gzip.compress(pack(entries), compresslevel=6, mtime=0)
 
 
@@ -115,7 +126,7 @@ def _programs(programs: Mapping[str, Path]) -> Iterator[Entry]:
         yield Entry(place, stat.S_IFREG | 0o755, source.read_bytes())
 
 
-def _entries(busybox: Path, modules: Path, scripts: Path) -> Iterator[Entry]:
+def _entries(busybox: Path, modules: Path, scripts: Path, wanted: Iterable[str]) -> Iterator[Entry]:
     for name in DIRECTORIES:
         yield Entry(name, stat.S_IFDIR | 0o755)
     yield Entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
@@ -128,7 +139,7 @@ def _entries(busybox: Path, modules: Path, scripts: Path) -> Iterator[Entry]:
     yield Entry("etc/inittab", stat.S_IFREG | 0o644, (scripts / "inittab").read_bytes())
     for source, target in SCRIPTS.items():
         yield Entry(target, stat.S_IFREG | 0o755, (scripts / source).read_bytes())
-    order = module_order(modules)
+    order = module_order(modules, wanted)
     for path in order:
         yield Entry(f"modules/{_plain_name(path)}", stat.S_IFREG | 0o644, _module(modules / path))
     listing = "".join(f"{_plain_name(path)}\n" for path in order)

@@ -14,8 +14,10 @@ from pathlib import Path
 from google.protobuf.json_format import ParseDict
 
 from anyvisor.hri import conformance, manifests
-from anyvisor.hri.conformance import DriverStartError, Options, Outcome, Report
+from anyvisor.hri.conformance import DriverStartError, Files, Options, Outcome, Report
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
+from anyvisor.planning.manifest import parse
+from anyvisor.planning.registry import registry
 from guests import build
 
 ROOT = Path(__file__).parent.parent
@@ -63,13 +65,15 @@ def subjects() -> list[Subject]:
 async def judge(subject: Subject, folder: Path) -> Report:
     """One run."""
     machine = ParseDict(json.loads(subject.machine.read_text()), Machine()) if subject.machine else None
+    data = manifests.read(subject.manifest.read_text())
     options = Options(
         hri_socket=str(folder / "hri"),
         fd_socket=str(folder / "fd"),
         level=subject.level,
         machine=machine,
-        manifest_digest=manifests.digest(manifests.read(subject.manifest.read_text())),
-        kernel=str(subject.kernel) if subject.kernel else None,
+        manifest_digest=manifests.digest(data),
+        manifest=parse(data, registry()),
+        talking=Files(kernel=str(subject.kernel) if subject.kernel else None),
         talks=True,
         driver_command=f"{subject.command} --hri {{hri}} --fd {{fd}}",
     )

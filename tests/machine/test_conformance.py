@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from anyvisor.hri import conformance, manifests
-from anyvisor.hri.conformance import Options, Outcome
+from anyvisor.hri.conformance import Files, Options, Outcome
+from anyvisor.planning.manifest import parse
+from anyvisor.planning.registry import registry
 from tests.guests import tiny_kernel
 
 SRC = Path(conformance.__file__).parents[2]
@@ -20,7 +22,8 @@ async def test_a_driver_conforms(rundir: Path, driver: str):
         fd_socket=str(rundir / "fd"),
         level=1,
         manifest_digest=manifests.digest(manifest),
-        kernel=str(tiny_kernel()),
+        manifest=parse(manifest, registry()),
+        talking=Files(kernel=str(tiny_kernel())),
         talks=True,
         driver_command=f"{sys.executable} -m anyvisor.drivers.{driver} --hri {{hri}} --fd {{fd}}",
     )

@@ -12,19 +12,29 @@ from anyvisor.cli.main import CommandError
 if TYPE_CHECKING:
     from anyvisor.hri.conformance import Report, Result
     from anyvisor.hri.v1.machine_spec_pb2 import Machine
+    from anyvisor.planning.manifest import Manifest
+
+Json = dict[str, Any]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Where the driver is, how far to go, how to tell."""
     parser.add_argument("--endpoint", required=True, metavar="unix:///PATH", help="the driver's HRI socket")
     parser.add_argument("--fd-socket", metavar="PATH", help="the driver's descriptor socket")
-    parser.add_argument("--level", type=int, default=0, choices=[0, 1], help="highest level to run (default 0)")
-    parser.add_argument("--manifest", metavar="FILE", help="the driver's manifest, to compare with what it says")
+    parser.add_argument("--level", type=int, default=0, choices=range(6), help="highest level to run (default 0)")
+    parser.add_argument(
+        "--manifest", metavar="FILE", help="the driver's manifest: what it claims is tried, what it does not is refused"
+    )
     parser.add_argument("--machine", metavar="FILE", help="a Machine message as JSON: another shape to plan")
     parser.add_argument("--kernel", metavar="FILE", help="level 1: a kernel that talks on its first serial port")
     parser.add_argument("--initrd", metavar="FILE", help="level 1: its initial RAM disk")
     parser.add_argument("--command-line", default="", metavar="TEXT", help="level 1: its command line")
     parser.add_argument("--talks", action="store_true", help="level 1: the guest goes on talking by itself")
+    parser.add_argument("--reporting-kernel", metavar="FILE", help="levels 2 to 4: the kernel of the reporting guest")
+    parser.add_argument("--reporting-initrd", metavar="FILE", help="levels 2 to 4: its initial RAM disk")
+    parser.add_argument(
+        "--reporting-command-line", default="console=ttyS0 quiet panic=-1", metavar="TEXT", help="its command line"
+    )
     parser.add_argument(
         "--driver", metavar="COMMAND", default="", help="start the driver by this command, with {hri} and {fd} in it"
     )
@@ -36,18 +46,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0 when nothing failed."""
-    from anyvisor.hri import conformance
+    from anyvisor.hri import conformance, manifests
 
+    raw, manifest = _manifest(arguments.manifest) if arguments.manifest else ({}, None)
+    reporting = arguments.reporting_kernel or arguments.reporting_initrd
     options = conformance.Options(
         hri_socket=_path(arguments.endpoint),
         fd_socket=arguments.fd_socket,
         level=arguments.level,
         machine=_machine(arguments.machine) if arguments.machine else None,
-        manifest_digest=_manifest_digest(arguments.manifest) if arguments.manifest else "",
-        kernel=arguments.kernel,
-        initrd=arguments.initrd,
-        command_line=arguments.command_line,
+        manifest_digest=manifests.digest(raw) if raw else "",
+        manifest=manifest,
+        talking=conformance.Files(arguments.kernel, arguments.initrd, arguments.command_line),
         talks=arguments.talks,
+        reporting=conformance.Files(
+            arguments.reporting_kernel, arguments.reporting_initrd, arguments.reporting_command_line
+        )
+        if reporting
+        else None,
         driver_command=arguments.driver,
         only=tuple(arguments.check),
     )
@@ -88,20 +104,19 @@ def _machine(name: str) -> "Machine":
         raise CommandError(f"--machine {name}: this is no Machine message: {error}") from error
 
 
-def _manifest_digest(name: str) -> str:
+def _manifest(name: str) -> "tuple[Json, Manifest]":
     from anyvisor.hri import manifests
     from anyvisor.planning.manifest import ManifestError, parse
     from anyvisor.planning.registry import registry
 
     try:
         data = manifests.read(_text(name))
-        parse(data, registry())
+        return data, parse(data, registry())
     except manifests.ManifestFileError as error:
         raise CommandError(f"--manifest {name}: {error}") from error
     except ManifestError as error:
         lines = "\n  ".join(error.problems)
         raise CommandError(f"--manifest {name} cannot be used:\n  {lines}") from error
-    return manifests.digest(data)
 
 
 def _text(name: str) -> str:

@@ -13,6 +13,8 @@ from anyvisor.hri.fake import faults
 from anyvisor.hri.fake.driver import FakeDriver
 from anyvisor.hri.fake.faulty import FaultyCore
 from anyvisor.hri.kit.server import DriverServer
+from anyvisor.planning.manifest import parse
+from anyvisor.planning.registry import registry
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +26,14 @@ async def judge(rundir: Path, ordered: str, *only: str) -> Report:
     driver = FakeDriver(faults.parse(ordered))
     hri, fd = rundir / "hri", rundir / "fd"
     async with DriverServer(driver, hri, fd, core=FaultyCore(driver)):
-        return await conformance.run(Options(str(hri), str(fd), only=only, manifest_digest=driver.info.manifest_digest))
+        options = Options(
+            str(hri),
+            str(fd),
+            only=("node.facts", *only) if only else (),
+            manifest_digest=driver.info.manifest_digest,
+            manifest=parse(driver.manifest, registry()),
+        )
+        return await conformance.run(options)
 
 
 async def test_the_fake_driver_conforms(rundir: Path):
@@ -42,6 +51,7 @@ async def test_the_fake_driver_conforms(rundir: Path):
         ("lie=state", "books.stop"),
         ("lie=info", "identity.stable"),
         ("lie=launch", "contract.launch-plan"),
+        ("lie=claims", "claims.refused"),
         ("leak", "hygiene.leaks"),
         ("leak", "contract.destroy"),
         ("gaps=2", "events.sequence"),
@@ -105,13 +115,14 @@ async def test_reports_as_json_and_junit(rundir: Path):
     assert (data["passed"], data["driver"], data["level"]) == (False, "fake.anyvisor.io", 0)
     assert {r["id"]: r["outcome"] for r in data["results"]} == {
         "identity.info": "passed",
+        "node.facts": "passed",
         "contract.prepare": "passed",
         "contract.destroy": "failed",
     }
     again = await judge(rundir, "leak", "contract.prepare", "contract.destroy")
     assert json.loads(conformance.as_json(again))["digest"] == data["digest"]
     suite = ET.fromstring(conformance.as_junit(report))
-    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
     assert [case.get("name") for case in suite if case.find("failure") is not None] == ["contract.destroy"]
 
 

@@ -90,7 +90,6 @@ def server() -> Machine:
         ]
     )
     machine.consoles.add(id="serial0", kind=Console.KIND_SERIAL, log_handle="console/log")
-    machine.devices.add(id="agent.0").guest_agent_port.SetInParent()
     machine.devices.add(id="balloon.0").balloon.statistics_seconds = 10
     machine.devices.add(id="rng.0").rng.SetInParent()
     machine.devices.add(id="panic.0").panic.model = "pvpanic"

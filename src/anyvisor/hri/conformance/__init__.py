@@ -8,5 +8,6 @@ Level 0 needs no VMM. The result is the evidence by which a capability may be ca
 from anyvisor.hri.conformance.process import DriverStartError
 from anyvisor.hri.conformance.report import Outcome, Report, Result, as_json, as_junit
 from anyvisor.hri.conformance.runner import Options, run
+from anyvisor.hri.conformance.session import Files
 
-__all__ = ["DriverStartError", "Options", "Outcome", "Report", "Result", "as_json", "as_junit", "run"]
+__all__ = ["DriverStartError", "Files", "Options", "Outcome", "Report", "Result", "as_json", "as_junit", "run"]

@@ -61,6 +61,7 @@ async def probe(session: Session) -> None:
 async def facts(session: Session) -> None:
     async with aclosing(session.client.watch_node()) as stream:
         async for found in stream:
+            session.facts = found
             expect(found.health != NodeFacts.HEALTH_UNSPECIFIED, "health is not stated")
             if found.health == NodeFacts.HEALTH_HEALTHY:
                 expect(found.accelerators, "a healthy driver names no accelerator")

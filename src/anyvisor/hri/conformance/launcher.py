@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import resource
 import shutil
 import signal
@@ -48,7 +49,9 @@ class Launcher:
         self._pidfd = -1
         self._ended: asyncio.Future[int] | None = None
         self.output = b""
-        """What came over the console so far, bounded."""
+        """The newest of what came over the console, bounded."""
+        self.said = 0
+        """How many bytes came in all."""
         self._console: socket.socket | None = None
         self._heard = asyncio.Event()
 
@@ -185,6 +188,7 @@ class Launcher:
         except OSError:
             data = b""
         self.output = (self.output + data)[-KEPT_BYTES:]
+        self.said += len(data)
         self._heard.set()
         if not data:
             self.hang_up()
@@ -200,12 +204,33 @@ class Launcher:
         """Whether the console has said more than so many bytes, within the time."""
         try:
             async with asyncio.timeout(seconds):
-                while len(self.output) <= more_than:
+                while self.said <= more_than:
                     self._heard.clear()
                     await self._heard.wait()
         except TimeoutError:
             return False
         return True
+
+    async def reads(self, pattern: str, seconds: float, since: int = 0) -> re.Match[str] | None:
+        """The first match in what the console said after a position, waited for; None when the time is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    heard = self.output[max(since - self.said + len(self.output), 0) :].decode(errors="replace")
+                    found = re.search(pattern, heard, re.MULTILINE)
+                    if found is not None:
+                        return found
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            return None
+
+    async def tell(self, line: str) -> int:
+        """Type a line on the console; the position in the output from which the answer comes."""
+        assert self._console is not None
+        since = self.said
+        await asyncio.get_running_loop().sock_sendall(self._console, line.encode() + b"\n")
+        return since
 
     @property
     def alive(self) -> bool:

@@ -7,19 +7,29 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from anyvisor.hri.client import HriClient
-from anyvisor.hri.conformance import books, contract, descriptors, events, guests, identity
+from anyvisor.hri.conformance import books, claims, contract, descriptors, events, guests, identity
 from anyvisor.hri.conformance.process import driver_process
 from anyvisor.hri.conformance.registry import Entry
 from anyvisor.hri.conformance.report import Outcome, Report, Result
-from anyvisor.hri.conformance.session import DEADLINES, CheckFailedError, CheckSkippedError, Session, small_machine
+from anyvisor.hri.conformance.session import (
+    DEADLINES,
+    CheckFailedError,
+    CheckSkippedError,
+    Files,
+    Session,
+    small_machine,
+)
 from anyvisor.hri.errors import HriError
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
+from anyvisor.planning.manifest import Manifest
 
 CHECK_SECONDS = 180.0
 FIRST = "identity.info"
+NO_FILES = Files()
 CHECKS: tuple[Entry, ...] = (
     *identity.CHECKS,
     *contract.CHECKS,
+    *claims.CHECKS,
     *events.CHECKS,
     *descriptors.CHECKS,
     *books.CHECKS,
@@ -38,12 +48,14 @@ class Options:
     machine: Machine | None = None
     """The shape to plan; a small one with a kernel when absent."""
     manifest_digest: str = ""
-    kernel: str | None = None
+    manifest: Manifest | None = None
+    """What the driver claims: both ways are tried."""
+    talking: Files = NO_FILES
     """What to boot at level 1."""
-    initrd: str | None = None
-    command_line: str = ""
     talks: bool = False
     """Whether that guest goes on talking by itself, so that silence means something."""
+    reporting: Files | None = None
+    """What to boot from level 2 on."""
     driver_command: str = ""
     """Start the driver by this command, with {hri} and {fd} in it; else it runs already."""
     only: tuple[str, ...] = ()
@@ -67,10 +79,10 @@ async def run(options: Options, heard: Callable[[Result], None] = lambda _result
             client=client,
             machine=options.machine or small_machine(),
             manifest_digest=options.manifest_digest,
-            kernel=options.kernel,
-            initrd=options.initrd,
-            command_line=options.command_line,
+            manifest=options.manifest,
+            talking=options.talking,
             talks=options.talks,
+            reporting=options.reporting,
             driver=driver,
         )
         for entry in _chosen(options):

@@ -21,7 +21,9 @@ from anyvisor.hri.errors import HriError
 from anyvisor.hri.v1.identity_pb2 import GetInfoResponse
 from anyvisor.hri.v1.machine_pb2 import PrepareResponse
 from anyvisor.hri.v1.machine_spec_pb2 import Boot, Console, Cpu, Kernel, Machine, Memory
+from anyvisor.hri.v1.node_pb2 import NodeFacts
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_UNSPECIFIED
+from anyvisor.planning.manifest import Manifest, Statement
 
 DEADLINES: Final = Deadlines(quick=5, plan=10, accept=10, destroy=15)
 SERVICE: Final = "/anyvisor.hri.v1.MachineService/"
@@ -58,6 +60,15 @@ class _RawCodec(CodecBase):
         return data
 
 
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What a guest boots from."""
+
+    kernel: str | None = None
+    initrd: str | None = None
+    command_line: str = ""
+
+
 @dataclass
 class Session:
     """One run's connection. `info` is set by the first check."""
@@ -67,18 +78,41 @@ class Session:
     client: HriClient
     machine: Machine
     manifest_digest: str = ""
-    kernel: str | None = None
-    """A kernel to boot at level 1: it must talk on the first serial port and obey the power button."""
-    initrd: str | None = None
-    command_line: str = ""
+    manifest: Manifest | None = None
+    """What the driver says of itself; without, what it claims cannot be tried."""
+    talking: Files = Files()
+    """What to boot at level 1: it must talk on the first serial port and obey the power button."""
     talks: bool = False
-    """Whether the guest goes on talking by itself."""
+    """Whether that guest goes on talking by itself."""
+    reporting: Files | None = None
+    """What to boot from level 2 on: the guest that reports its hardware (docs/hri, section 10)."""
     driver: DriverProcess | None = None
     """The driver, where this program started it."""
     info: GetInfoResponse = field(default_factory=GetInfoResponse)
+    facts: NodeFacts = field(default_factory=NodeFacts)
+    """What the driver said of this host, once asked."""
     not_ready: str = ""
     """Why the driver says that it cannot run machines here; what needs one is then skipped."""
     _count: int = 0
+
+    def claim(self, capability_id: str) -> Statement | None:
+        """What the driver states of a capability here: its manifest, narrowed by the facts of this host.
+
+        None: it does not have it. Skips the check where no manifest was given.
+        """
+        if self.manifest is None:
+            raise CheckSkippedError("no manifest file was given (--manifest): nobody knows what the driver claims")
+        statement = self.manifest.capabilities.get(capability_id)
+        if statement is None or not statement.yes or capability_id in self.facts.withdrawn_capabilities:
+            return None
+        return statement
+
+    def needs(self, capability_id: str) -> Statement:
+        """The driver's statement; skips the check where it makes none."""
+        statement = self.claim(capability_id)
+        if statement is None:
+            raise CheckSkippedError(f"the driver does not claim {capability_id}")
+        return statement
 
     def spec(self, **more: Any) -> Machine:
         """A new machine of the shape under test, with an id of its own."""

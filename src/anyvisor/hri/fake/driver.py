@@ -12,6 +12,7 @@ from anyvisor.hri.errors import DriverUnavailable, InvalidRequest, MachineNotFou
 from anyvisor.hri.fake import changes
 from anyvisor.hri.fake.faults import Faults
 from anyvisor.hri.fake.guest import FakeGuest
+from anyvisor.hri.fake.honoured import refuse_unclaimed
 from anyvisor.hri.kit.descriptors import Descriptors
 from anyvisor.hri.kit.driver import Call, Driver, DriverInfo
 from anyvisor.hri.kit.machines import MachineContext
@@ -104,6 +105,8 @@ class FakeDriver(Driver):
     async def prepare(self, machine: MachineContext, request: PrepareRequest) -> PrepareResponse:
         """Enter the machine into the books."""
         await self._fault("prepare")
+        if "claims" not in self.faults.lies:
+            refuse_unclaimed(request.machine)
         lying = "echo" in self.faults.lies
         broken = "launch" in self.faults.lies
         return PrepareResponse(

@@ -7,7 +7,7 @@ from typing import Final
 METHODS: Final = frozenset(
     {"prepare", "start", "stop", "reset", "pause", "resume", "destroy", "adopt", "inspect", "apply", "open", "probe"}
 )
-LIES: Final = frozenset({"echo", "state", "info", "launch"})
+LIES: Final = frozenset({"apply", "claims", "echo", "state", "info", "launch"})
 
 
 class FaultError(ValueError):

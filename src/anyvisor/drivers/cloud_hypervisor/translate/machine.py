@@ -47,7 +47,7 @@ HONOURED: Final = frozenset(
         *("nics.tap", "nics.user", "nics.vhost_user", "nics.pci"),
         *("consoles.id", "consoles.kind", "consoles.log_handle"),
         *("devices.id", "devices.balloon.free_page_reporting", "devices.balloon.statistics_seconds"),
-        *("devices.balloon", "devices.rng", "devices.panic", "devices.guest_agent_port"),
+        *("devices.balloon", "devices.rng", "devices.panic"),
         *("clock.utc_offset_seconds", "clock.timers"),
         *("lifecycle",),
         *("features.acpi", "features.apic"),

@@ -158,8 +158,6 @@ def add_devices(draft: Draft, devices: Sequence[Device]) -> dict[str, Json]:
                 _check_panic(draft, device, path)
                 config["pvpanic"] = True
                 draft.plug(device.id, "")
-            case "guest_agent_port":
-                draft.note("CHANNEL_MISSING", path, "there is no channel for a guest agent of the virtio-serial kind")
             case _:
                 draft.refuse("CAP_NO", f"{path}.{kind}", "this device is not supported")
     return config
