@@ -20,31 +20,14 @@ class Row:
     value: object = None
 
 
-_SERVED_VOLUMES = "containerDisk, persistentVolumeClaim, ephemeral, emptyDisk and cloudInitNoCloud"
-_UNSERVED_VOLUMES = (
-    "cloudInitConfigDrive",
-    "configMap",
-    "containerPath",
-    "dataVolume",
-    "downwardAPI",
-    "downwardMetrics",
-    "hostDisk",
-    "memoryDump",
-    "secret",
-    "serviceAccount",
-    "sysprep",
-)
+_SERVED_VOLUMES = "containerDisk, persistentVolumeClaim, ephemeral, emptyDisk and hostDisk"
+_UNSERVED_VOLUMES = ("containerPath", "dataVolume", "downwardMetrics", "memoryDump")
 _UNSERVED_BINDINGS = ("binding", "bridge", "passtBinding", "sriov")
 
 SPEC_ROWS: tuple[Row, ...] = (
     *(
         Row(f"volumes[].{kind}", f"volumes of this kind are not served yet; use {_SERVED_VOLUMES}")
         for kind in _UNSERVED_VOLUMES
-    ),
-    Row("volumes[].cloudInitNoCloud.secretRef", "cloud-init data in a Secret is not served yet; give userData"),
-    Row(
-        "volumes[].cloudInitNoCloud.networkDataSecretRef",
-        "cloud-init data in a Secret is not served yet; give networkData",
     ),
     *(
         Row(f"domain.devices.interfaces[].{kind}", "this binding is not served yet; use masquerade")

@@ -39,6 +39,14 @@ class LauncherSource(Protocol):
         """A descriptor of the pod's network namespace, the caller's to close; None when it has none of its own."""
         ...
 
+    async def mount(self, pod_uid: str, path: str) -> int:
+        """What the pod has mounted at `path`: a directory, the caller's to close.
+
+        Raises:
+            OSError: the pod has no such mount (FileNotFoundError), or it cannot be opened.
+        """
+        ...
+
     def hold(self, pod_uid: str) -> None:
         """The agent will say on the VMI how this pod's machine ended, before the pod's own end is reported.
 

@@ -73,10 +73,10 @@ def pidfd_exit_status(pidfd: int) -> int | None:
     return int(fields[-1]) if fields[0] & _PIDFD_INFO_EXIT else None
 
 
-def mount_tmpfs(target: str, *, size: int, mode: int, uid: int, gid: int) -> None:
-    """Mount a tmpfs of at most `size` bytes."""
+def mount_tmpfs(target: str, *, size: int, mode: int, uid: int, gid: int, inodes: int = 64) -> None:
+    """Mount a tmpfs of at most `size` bytes and so many files."""
     flags = ctypes.c_ulong(MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    options = f"size={size},mode={mode:o},uid={uid},gid={gid},nr_inodes=64".encode()
+    options = f"size={size},mode={mode:o},uid={uid},gid={gid},nr_inodes={inodes}".encode()
     _checked(_libc.mount(b"tmpfs", os.fsencode(target), b"tmpfs", flags, options), target)
 
 

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from anyvisor.agent import launch, plan, processes, translate, vmi_status
@@ -102,7 +103,7 @@ async def _open(context: NodeContext, vmi: Json, pod: Json) -> Opened:
     directory = await asyncio.to_thread(context.store.directory, uid(vmi))
     try:
         volumes, network = await asyncio.gather(
-            open_volumes(vmi, VolumeContext(context.images, context.claims, directory)),
+            open_volumes(vmi, volume_context(context, uid(pod), directory)),
             attach(context, vmi, pod, adopted=False),
             return_exceptions=True,
         )
@@ -119,6 +120,12 @@ async def _open(context: NodeContext, vmi: Json, pod: Json) -> Opened:
     if isinstance(error := failures[0], OpenError):
         raise StartError(error.reason, f"{error.field}: {error}", retry=error.retry) from error
     raise failures[0]
+
+
+def volume_context(context: NodeContext, pod_uid: str, directory: int) -> VolumeContext:
+    """What opening volumes needs, for the machine of this launcher pod."""
+    mount = partial(context.launchers.mount, pod_uid)
+    return VolumeContext(images=context.images, claims=context.claims, directory=directory, mount=mount)
 
 
 async def attach(context: NodeContext, vmi: Json, pod: Json, *, adopted: bool) -> NetworkSet:

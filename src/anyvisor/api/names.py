@@ -8,6 +8,7 @@ from typing import Final
 LABEL_MAX: Final = 63
 SUBDOMAIN_MAX: Final = 253
 HASH_LENGTH: Final = 8
+VOLUMES_PATH: Final = "/run/volumes"
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
@@ -139,3 +140,8 @@ def vmi_id_label(vmi_name: str) -> str:
         return vmi_name
     digest = hashlib.sha1(vmi_name.encode(), usedforsecurity=False).hexdigest()
     return f"{vmi_name[: LABEL_MAX - 9]}-{digest[:8]}"
+
+
+def volume_path(name: str) -> str:
+    """Where the launcher pod mounts one of its volumes."""
+    return f"{VOLUMES_PATH}/{name}"

@@ -85,6 +85,7 @@ FAILED_DELETE: Final = "FailedDelete"
 PVC_NOT_FOUND: Final = "FailedPvcNotFound"
 PVC_NOT_READY: Final = "PVCNotReady"
 DATA_VOLUME_IMPORT_FAILED: Final = "FailedDataVolumeImport"
+CONTAINER_NOT_MADE: Final = frozenset({"CreateContainerError", "CreateContainerConfigError"})
 ERR_IMAGE_PULL: Final = "ErrImagePull"
 IMAGE_PULL_BACK_OFF: Final = "ImagePullBackOff"
 NODE_UNRESPONSIVE: Final = "NodeUnresponsive"

@@ -77,6 +77,8 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
             users=users.vm_count,
             separate=users.separate,
             networks=networks,
+            certificate=(instance.pki_dir / "ca.crt").read_bytes(),
+            forbidden=(instance.data_dir, run_dir),
         )
     )
     config = AgentConfig(

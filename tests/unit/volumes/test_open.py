@@ -1,11 +1,14 @@
 """From a VMI's volumes to descriptors."""
 
+import io
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pycdlib
 import pytest
 
 from anyvisor.agent.open_error import OpenError
@@ -14,6 +17,7 @@ from anyvisor.agent.volumes.open import VolumeContext, VolumeSet, open_volumes
 from anyvisor.agent.volumes.source import ClaimError, OpenedClaim
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
+from anyvisor.embedded.podrunner import mounts
 from anyvisor.hri.v1.machine_spec_pb2 import VolumeHandle
 
 DISK = b"disk".ljust(4096, b"\1")
@@ -37,7 +41,21 @@ class Claims:
 
 
 @dataclass(frozen=True)
+class Pod:
+    """What the launcher pod has mounted: directories below one, by their path in the pod."""
+
+    root: Path
+
+    async def __call__(self, path: str) -> int:
+        return os.open(self.root / path.lstrip("/"), os.O_RDONLY | os.O_DIRECTORY)
+
+    def put(self, path: str, **files: bytes) -> None:
+        mounts.write(self.root, {path: files})
+
+
+@dataclass(frozen=True)
 class World:
+    pod: Pod
     context: VolumeContext
     directory: Path
     store: ImageStore
@@ -51,7 +69,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     store = ImageStore(tmp_path / "images")
     (tmp_path / "disk.img").write_bytes(DISK)
     store.import_file(tmp_path / "disk.img", "demo")
-    yield World(VolumeContext(StoreSource(store), Claims(tmp_path), handle), directory, store)
+    pod = Pod(tmp_path / "pod")
+    yield World(pod, VolumeContext(StoreSource(store), Claims(tmp_path), handle, pod), directory, store)
     os.close(handle)
 
 
@@ -124,7 +143,7 @@ async def test_an_unknown_image_names_the_field_and_the_next_step(world: World) 
 
 async def test_a_source_that_is_not_served_is_refused(world: World) -> None:
     with pytest.raises(OpenError, match="not served") as caught:
-        await opened(world, vmi({"name": "x", "hostDisk": {"path": "/etc/passwd"}}))
+        await opened(world, vmi({"name": "x", "downwardMetrics": {}}))
     assert not caught.value.retry
 
 
@@ -171,3 +190,134 @@ async def test_a_claim_that_is_not_there_leaves_nothing_open(world: World) -> No
         await opened(world, vmi({"name": "e", "emptyDisk": {"capacity": "1Mi"}}, claim("none")))
     assert (caught.value.field, caught.value.reason) == ("spec.volumes[1].persistentVolumeClaim", "FailedPvcNotFound")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def files_of(volumes: VolumeSet, name: str) -> dict[str, bytes]:
+    """The files on the medium of a volume, by their Joliet names, and its label by ``."""
+    size = volumes.handles[name].size_bytes
+    content = os.pread(volumes.descriptors[f"volume/{name}"], size, 0)
+    medium = pycdlib.PyCdlib()
+    medium.open_fp(io.BytesIO(content))
+    found = {"": content[32808:32840].rstrip()}
+    for place, _, names in medium.walk(joliet_path="/"):
+        for each in names:
+            out = io.BytesIO()
+            path = f"{place.rstrip('/')}/{each}"
+            medium.get_file_from_iso_fp(out, joliet_path=path)
+            found[path.lstrip("/")] = out.getvalue()
+    medium.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        ({"configMap": {"name": "c", "volumeLabel": "mine"}}, "/run/volumes/d"),
+        ({"secret": {"secretName": "c", "volumeLabel": "mine"}}, "/run/volumes/d"),
+        ({"downwardAPI": {"fields": [], "volumeLabel": "mine"}}, "/run/volumes/d"),
+    ],
+)
+async def test_what_the_pod_carries_becomes_a_medium(world: World, source: dict[str, Any], path: str) -> None:
+    world.pod.put(path, one=b"1", two=b"2")
+    volumes = await opened(world, vmi({"name": "d", **source}))
+    assert files_of(volumes, "d") == {"": b"mine", "one": b"1", "two": b"2"}
+    volumes.close()
+
+
+async def test_a_service_account_is_where_every_container_has_it(world: World) -> None:
+    world.pod.put("/var/run/secrets/kubernetes.io/serviceaccount", token=b"t", namespace=b"ns")
+    volumes = await opened(world, vmi({"name": "d", "serviceAccount": {"serviceAccountName": "a"}}))
+    assert files_of(volumes, "d") == {"": b"cfgdata", "token": b"t", "namespace": b"ns"}
+    volumes.close()
+
+
+async def test_windows_finds_its_answer_file(world: World) -> None:
+    world.pod.put("/run/volumes/d", **{"Autounattend.xml": b"<unattend/>"})
+    volumes = await opened(world, vmi({"name": "d", "sysprep": {"configMap": {"name": "w"}}}))
+    assert files_of(volumes, "d") == {"": b"unattendCD", "Autounattend.xml": b"<unattend/>"}
+    volumes.close()
+
+
+async def test_sysprep_without_an_answer_file_says_what_to_add(world: World) -> None:
+    world.pod.put("/run/volumes/d", readme=b"")
+    with pytest.raises(OpenError, match=r"configMap 'w' has no key Autounattend.xml") as caught:
+        await opened(world, vmi({"name": "d", "sysprep": {"configMap": {"name": "w"}}}))
+    assert caught.value.field == "spec.volumes[0].sysprep"
+
+
+async def test_cloud_init_takes_data_and_keys_from_secrets(world: World) -> None:
+    world.pod.put("/run/volumes/d-udata", userdata=b"#cloud-config\n")
+    world.pod.put("/run/volumes/d-ndata", networkdata=b"version: 2\n")
+    world.pod.put("/run/volumes/keys-access-cred", alice=b"ssh-ed25519 A alice\n")
+    source = {"secretRef": {"name": "u"}, "networkDataSecretRef": {"name": "n"}}
+    obj = vmi({"name": "d", "cloudInitConfigDrive": source})
+    key = {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"configDrive": {}}}
+    obj["spec"]["accessCredentials"] = [{"sshPublicKey": key}]
+    volumes = await opened(world, obj)
+    files = files_of(volumes, "d")
+    assert files[""] == b"config-2"
+    assert files["openstack/latest/user_data"] == b"#cloud-config\n"
+    assert files["openstack/latest/network_data.json"] == b"version: 2\n"
+    assert json.loads(files["openstack/latest/meta_data.json"])["public_keys"] == {"0": "ssh-ed25519 A alice"}
+    volumes.close()
+
+
+async def test_a_link_out_of_the_mount_is_not_followed(world: World, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    world.pod.put("/run/volumes/d", one=b"1")
+    (world.pod.root / "run/volumes/d/two").symlink_to(tmp_path / "secret")
+    with pytest.raises(OpenError) as caught:
+        await opened(world, vmi({"name": "d", "configMap": {"name": "c"}}))
+    assert caught.value.field == "spec.volumes[0]"
+
+
+async def test_a_mount_that_is_not_there_leaves_nothing_open(world: World) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OpenError):
+        await opened(world, vmi({"name": "e", "emptyDisk": {"capacity": "1Mi"}}, {"name": "d", "secret": {}}))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def host_disk(world: World, **more: Any) -> dict[str, Any]:
+    (world.pod.root / "run/volumes/h").mkdir(parents=True, exist_ok=True)
+    return {"name": "h", "hostDisk": {"path": "/srv/disks/h.img", "type": "DiskOrCreate", "capacity": "1Mi", **more}}
+
+
+async def test_a_host_disk_is_made_once_and_kept(world: World) -> None:
+    volumes = await opened(world, vmi(host_disk(world)))
+    assert volumes.handles["h"].size_bytes == 1 << 20
+    os.pwrite(volumes.descriptors["volume/h"], b"kept", 0)
+    volumes.close()
+    again = await opened(world, vmi(host_disk(world, type="Disk")))
+    assert os.pread(again.descriptors["volume/h"], 4, 0) == b"kept"
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"type": "Disk"}, "there is no disk /srv/disks/h.img"),
+        ({"capacity": "1Ei"}, "only .* bytes of space"),
+        ({"path": "/srv/disks/.."}, "names no file"),
+    ],
+)
+async def test_a_host_disk_that_cannot_be_had_says_why(world: World, more: dict[str, Any], words: str) -> None:
+    with pytest.raises(OpenError, match=words):
+        await opened(world, vmi(host_disk(world, **more)))
+
+
+@pytest.mark.parametrize("how", ["link", "hard link", "directory"])
+async def test_a_host_disk_is_never_something_else_by_its_name(world: World, tmp_path: Path, how: str) -> None:
+    disk = host_disk(world)
+    place = world.pod.root / "run/volumes/h/h.img"
+    (tmp_path / "victim").write_bytes(b"victim")
+    if how == "link":
+        place.symlink_to(tmp_path / "victim")
+    elif how == "hard link":
+        place.hardlink_to(tmp_path / "victim")
+    else:
+        place.mkdir()
+    with pytest.raises(OpenError) as caught:
+        await opened(world, vmi(disk))
+    assert caught.value.field.startswith("spec.volumes[0].hostDisk")
+    assert (tmp_path / "victim").read_bytes() == b"victim"

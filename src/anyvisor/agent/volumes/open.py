@@ -3,17 +3,22 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterator
+import stat
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from anyvisor.agent.open_error import OpenError
-from anyvisor.agent.volumes import cloudinit, qcow2, state
+from anyvisor.agent.volumes import hostdisk, media, payloads, qcow2, state
+from anyvisor.agent.volumes.payloads import Files, PayloadError
 from anyvisor.agent.volumes.source import ClaimError, ClaimSource, ImageSource, OpenedClaim
+from anyvisor.api.names import volume_path
 from anyvisor.api.quantity import QuantityError, parse_quantity
 from anyvisor.hri.v1.machine_spec_pb2 import Kernel, VolumeHandle
 
 _SECTOR = 512
+LESS_SPACE_PERCENT = 10
+"""`pvcTolerateLessSpaceUpToPercent` of the KubeVirt configuration, as it is unless somebody sets it."""
 _FORMATS = {
     "raw": VolumeHandle.Layer.FORMAT_RAW,
     "qcow2": VolumeHandle.Layer.FORMAT_QCOW2,
@@ -25,11 +30,13 @@ class VolumeContext:
     """What opening volumes needs besides the VMI.
 
     `directory` is a descriptor of the machine's own private directory, where overlays and empty disks are kept.
+    `mount` opens what the launcher pod has mounted at a path: a directory, the caller's to close; raises OSError.
     """
 
     images: ImageSource
     claims: ClaimSource
     directory: int
+    mount: Callable[[str], Awaitable[int]]
 
 
 @dataclass(slots=True)
@@ -59,7 +66,9 @@ async def open_volumes(vmi: dict[str, Any], context: VolumeContext) -> VolumeSet
     volumes = VolumeSet()
     try:
         claims = await _open_claims(vmi, context, volumes)
-        await asyncio.to_thread(_open_all, vmi, context, claims, volumes)
+        await _open_host_disks(vmi, context, volumes)
+        carried = await _read_payloads(vmi, context)
+        await asyncio.to_thread(_open_all, vmi, context, claims, carried, volumes)
         await _open_state(vmi, context, volumes)
     except BaseException:
         volumes.close()
@@ -79,7 +88,7 @@ def _listed(vmi: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]
     """Path, name, kind and source of each volume."""
     for index, volume in enumerate(vmi["spec"].get("volumes") or []):
         at, name = f"spec.volumes[{index}]", str(volume["name"])
-        kind = next((kind for kind in (*_OPENERS, *_CLAIM_KINDS) if kind in volume), None)
+        kind = next((kind for kind in (*_OPENERS, *_CLAIM_KINDS, *media.KINDS) if kind in volume), None)
         if kind is None:
             message = f"volume {name} has a source that is not served yet"
             raise OpenError(at, "VolumeNotSupported", message, retry=False)
@@ -103,11 +112,47 @@ async def _open_claims(vmi: dict[str, Any], context: VolumeContext, volumes: Vol
     return opened
 
 
-def _open_all(vmi: dict[str, Any], context: VolumeContext, claims: dict[str, OpenedClaim], volumes: VolumeSet) -> None:
+async def _open_host_disks(vmi: dict[str, Any], context: VolumeContext, volumes: VolumeSet) -> None:
+    """Files of the host, below the directories that the pod mounts; the set owns the descriptors."""
+    for at, name, kind, source in _listed(vmi):
+        if kind != "hostDisk":
+            continue
+        with _reported(at):
+            directory = await context.mount(volume_path(name))
+            try:
+                disk = await asyncio.to_thread(hostdisk.open_disk, source, directory, at, less=LESS_SPACE_PERCENT)
+            finally:
+                os.close(directory)
+            volumes.descriptors[f"volume/{name}"] = disk
+
+
+async def _read_payloads(vmi: dict[str, Any], context: VolumeContext) -> dict[str, Files]:
+    """What the pod carries for the volumes, by its path there."""
+    carried: dict[str, Files] = {}
+    for path, at in media.needed(vmi).items():
+        with _reported(at):
+            directory = await context.mount(path)
+            try:
+                carried[path] = await asyncio.to_thread(payloads.read, directory)
+            finally:
+                os.close(directory)
+    return carried
+
+
+def _open_all(
+    vmi: dict[str, Any],
+    context: VolumeContext,
+    claims: dict[str, OpenedClaim],
+    carried: Mapping[str, Files],
+    volumes: VolumeSet,
+) -> None:
     for at, name, kind, source in _listed(vmi):
         with _reported(at):
             if name in claims:
                 volumes.handles[name] = _claim(name, kind, source, claims[name], context, volumes)
+            elif kind in media.KINDS:
+                content = media.image(vmi, {"name": name, kind: source}, kind, at, carried)
+                volumes.handles[name] = _medium(name, content, context, volumes)
             else:
                 volumes.handles[name] = _OPENERS[kind](vmi, source, name, at, context, volumes)
     firmware: dict[str, Any] = vmi["spec"]["domain"].get("firmware") or {}
@@ -125,8 +170,10 @@ def _reported(where: str) -> Generator[None]:
         yield
     except qcow2.ImageError as error:
         raise OpenError(where, "ImageNotUsable", str(error), retry=True) from error
-    except cloudinit.CloudInitError as error:
-        raise OpenError(f"{where}.{error.field}", "CloudInitNotUsable", str(error), retry=False) from error
+    except PayloadError as error:
+        raise OpenError(where, "VolumeNotUsable", str(error), retry=False) from error
+    except PermissionError as error:
+        raise OpenError(where, "VolumeNotReady", str(error.strerror or error), retry=True) from error
     except OSError as error:
         raise OpenError(
             where, "VolumeNotReady", f"{error.strerror or error}; free space or repair the disk", retry=True
@@ -225,20 +272,24 @@ def _empty_disk(
     return VolumeHandle(layers=[layer], size_bytes=size)
 
 
-def _no_cloud(
-    vmi: dict[str, Any],
+def _host_disk(
+    _vmi: dict[str, Any],
     source: dict[str, Any],
     name: str,
     _at: str,
-    context: VolumeContext,
+    _context: VolumeContext,
     volumes: VolumeSet,
 ) -> VolumeHandle:
-    metadata = vmi["metadata"]
-    # The same VM keeps its instance id over restarts, so that cloud-init runs once per VM and not once per start.
-    owners: list[dict[str, Any]] = metadata.get("ownerReferences") or []
-    owner = next((str(o["uid"]) for o in owners if o.get("controller")), str(metadata["uid"]))
-    hostname = str(vmi["spec"].get("hostname") or metadata["name"]).split(".")[0]
-    content = cloudinit.iso(cloudinit.from_source(source, owner, hostname))
+    """The file itself, always raw: what stands inside it is the guest's."""
+    handle = f"volume/{name}"
+    descriptor = volumes.descriptors[handle]
+    block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
+    layer = VolumeHandle.Layer(handle=handle, format=VolumeHandle.Layer.FORMAT_RAW, block_device=block)
+    return VolumeHandle(layers=[layer], size_bytes=os.lseek(descriptor, 0, os.SEEK_END))
+
+
+def _medium(name: str, content: bytes, context: VolumeContext, volumes: VolumeSet) -> VolumeHandle:
+    """A medium of configuration data; what the guest writes to it is lost with the machine."""
     size = -(-len(content) // _SECTOR) * _SECTOR
     handle = _keep(volumes, f"volume/{name}", _own_file(context, f"{name}.iso", content, size))
     layer = VolumeHandle.Layer(handle=handle, format=VolumeHandle.Layer.FORMAT_RAW, read_only=False)
@@ -248,7 +299,7 @@ def _no_cloud(
 _OPENERS: dict[str, _Opener] = {
     "containerDisk": _container_disk,
     "emptyDisk": _empty_disk,
-    "cloudInitNoCloud": _no_cloud,
+    "hostDisk": _host_disk,
 }
 _CLAIM_KINDS = ("persistentVolumeClaim", "ephemeral")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from anyvisor.api.meta import Json, labels, list_at, name, namespace, text_at, uid
-from anyvisor.api.names import short_hash
+from anyvisor.api.names import short_hash, volume_path
 from anyvisor.controller import words
 from anyvisor.controller.vm.data_volumes import claim_name
 from anyvisor.controller.vmi.owner import pod_reference
@@ -87,7 +87,7 @@ def _spec(launcher: Json, held: list[tuple[str, str]], claims: Mapping[str, Json
         if text_at(claims.get(claim, {}), "spec", "volumeMode") == "Block":
             container["volumeDevices"].append({"name": volume, "devicePath": f"/dev/{volume}"})
         else:
-            container["volumeMounts"].append({"name": volume, "mountPath": f"/run/volumes/{volume}"})
+            container["volumeMounts"].append({"name": volume, "mountPath": volume_path(volume)})
     claims_ = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in held]
     return {
         "restartPolicy": "Never",

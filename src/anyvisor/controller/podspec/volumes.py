@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anyvisor.api.meta import Json, list_at, object_at, text_at
+from anyvisor.api.names import volume_path
 from anyvisor.api.quantity import Quantity
 from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.settings import Settings
@@ -19,7 +20,6 @@ LOG_PATH: Final = "/run/log"
 SMALL: Final = "1Mi"
 SHARED_MEMORY: Final = "shm"
 """Where a VMM keeps its guest's memory, if it keeps it in files."""
-DATA_PATH: Final = "/run/volumes"
 HOTPLUG: Final = "hotplug-disks"
 KERNEL_BOOT: Final = "kernel-boot-volume"
 
@@ -39,7 +39,7 @@ class PodVolumes:
     def mount(self, name: str, source: Json, *, read_only: bool = False) -> None:
         """Add a volume and mount it under its name."""
         self.volumes.append({"name": name, **source})
-        mount: Json = {"name": name, "mountPath": f"{DATA_PATH}/{name}"}
+        mount: Json = {"name": name, "mountPath": volume_path(name)}
         if read_only:
             mount["readOnly"] = True
         self.mounts.append(mount)

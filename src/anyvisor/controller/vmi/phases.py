@@ -93,7 +93,7 @@ def _scheduling(run: VmiPass, launcher: Json | None) -> None:
         return
     run.status["qosClass"] = text_at(launcher, "status", "qosClass")
     _follow_scheduling(run, launcher)
-    error = pods.image_error(launcher)
+    error = pods.image_error(launcher) or pods.waits_for(launcher)
     if error is not None:
         run.problem = Problem(error[0], error[1], retry=False)
     if pods.is_ready(launcher) and not is_deleting(run.world.vmi):

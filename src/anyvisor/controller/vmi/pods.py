@@ -117,6 +117,13 @@ def image_error(pod: Json) -> tuple[str, str] | None:
     return None
 
 
+def waits_for(pod: Json) -> tuple[str, str] | None:
+    """(reason, message) of the guest's container that cannot be made yet, as something that it mounts is missing."""
+    waiting = object_at(compute_status(pod) or {}, "state", "waiting")
+    reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
+    return (reason, message) if reason in words.CONTAINER_NOT_MADE and message else None
+
+
 def has_volume(pod: Json, name: str) -> bool:
     """Whether the pod has a volume of that name."""
     return any(volume.get("name") == name for volume in list_at(pod, "spec", "volumes"))

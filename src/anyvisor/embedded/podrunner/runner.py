@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -18,11 +19,13 @@ import msgspec
 
 from anyvisor.agent import plan, processes, script
 from anyvisor.agent.launchers import Launcher
-from anyvisor.api.meta import Json, is_deleting, labels, metadata, name, namespace, text_at, uid
+from anyvisor.api.meta import Json, is_deleting, labels, metadata, name, namespace, object_at, text_at, uid
 from anyvisor.embedded.podrunner import cgroups, status
 from anyvisor.embedded.podrunner.launch import Launch, LaunchError
+from anyvisor.embedded.podrunner.mounts import PodVolumes, open_mount, write
 from anyvisor.embedded.podrunner.networks import PodNetworks
 from anyvisor.embedded.podrunner.node import HOST_IP, NodeKeeper
+from anyvisor.embedded.podrunner.projection import ProjectionError
 from anyvisor.embedded.podrunner.records import ExitRecord, PodBooks, PodRecord
 from anyvisor.embedded.podrunner.sandbox import Sandbox
 from anyvisor.embedded.zygote_client import LaunchRequest
@@ -41,6 +44,8 @@ LAUNCHER_LABEL: Final = "kubevirt.io"
 LAUNCHER_VALUE: Final = "virt-launcher"
 BY_UID: Final = "uid"
 RETRY_SECONDS: Final = 1.0
+REFILL_SECONDS: Final = 5.0
+"""How old a pod's volumes may be when the agent looks into them."""
 HELD_SECONDS: Final = 3.0
 """How long the agent may take to say on the VMI how a machine ended, before the pod's end is reported."""
 STOP_SIGNAL: Final = signal.SIGURG
@@ -68,6 +73,10 @@ class RunnerConfig:
     separate: bool
     """Whether launchers have users of their own, as we are root."""
     networks: PodNetworks | None = None
+    certificate: bytes = b""
+    """The CA of the API server, for pods that get a token."""
+    forbidden: tuple[Path, ...] = ()
+    """Where no pod may have a directory of the host: the instance's own."""
     workers: int = 16
 
 
@@ -77,6 +86,9 @@ class PodRunner:
     def __init__(self, config: RunnerConfig) -> None:
         self.config = config
         self._books = PodBooks(config.state_dir / "pods")
+        self._volumes = PodVolumes(config.client, config.certificate)
+        self._filled: dict[str, float] = {}
+        """When a pod's volumes were filled, in monotonic seconds."""
         self._queue: WorkQueue[str] = WorkQueue()
         self._pidfds: dict[str, int] = {}
         self._stopping: dict[str, asyncio.Task[None]] = {}
@@ -143,6 +155,31 @@ class PodRunner:
         networks = self.config.networks
         return await networks.namespace(pod_uid) if networks is not None else None
 
+    async def mount(self, pod_uid: str, path: str) -> int:
+        """What the pod has mounted at `path`: a directory, the caller's to close; raises OSError.
+
+        What changed in its Secrets since the pod began is there then, as with a kubelet after a while.
+        """
+        pod = self._pod(pod_uid)
+        if pod is None:
+            raise FileNotFoundError(errno.ENOENT, "the pod is gone", path)
+        sandbox = self._sandbox(pod_uid)
+        if time.monotonic() - self._filled.get(pod_uid, -REFILL_SECONDS) >= REFILL_SECONDS and sandbox.mounts.exists():
+            await self._refill(pod, sandbox)
+        return await open_mount(sandbox.mounts, pod, path, self.config.forbidden)
+
+    async def _refill(self, pod: Json, sandbox: Sandbox) -> None:
+        try:
+            content = await self._volumes.content(pod)
+            await asyncio.to_thread(write, sandbox.mounts, content)
+        except (ProjectionError, OSError) as error:
+            log.warning("pod %s/%s keeps its volumes as they are: %s", namespace(pod), name(pod), error)
+        self._filled[uid(pod)] = time.monotonic()
+
+    def _pod(self, pod_uid: str) -> Json | None:
+        found = self._pods.index(BY_UID, pod_uid)
+        return found[0].json() if found else None
+
     def hold(self, pod_uid: str) -> None:
         """Report this pod's end only after `release`, or a few seconds late."""
         self._held.add(pod_uid)
@@ -162,8 +199,7 @@ class PodRunner:
     async def _reconcile(self, pod_uid: str) -> float | None:
         if pod_uid in self._books.broken:
             return None
-        found = self._pods.index(BY_UID, pod_uid)
-        pod = found[0].json() if found else None
+        pod = self._pod(pod_uid)
         record = self._books.pods.get(pod_uid)
         if pod is None:
             return await self._orphan(record) if record is not None else None
@@ -211,6 +247,9 @@ class PodRunner:
             return None
         try:
             record = await self._start(pod)
+        except ProjectionError as error:
+            await self._say_waiting(pod, str(error), status.CONFIGURATION)
+            return RETRY_SECONDS
         except (OSError, LaunchError, PlanError) as error:
             log.warning("pod %s/%s does not start: %s", namespace(pod), name(pod), error)
             await self._say_waiting(pod, str(error))
@@ -221,6 +260,7 @@ class PodRunner:
     async def _start(self, pod: Json) -> PodRecord:
         """Record, sandbox, launch, record: a crash in between leaves nothing that could take a plan unseen."""
         config, pod_uid = self.config, uid(pod)
+        content = await self._volumes.content(pod)
         limits = cgroups.limits(plan.of_pod(pod).plan.resources)
         user = os.geteuid()
         if config.separate:
@@ -241,6 +281,8 @@ class PodRunner:
                 raise result
         assert isinstance(groups, tuple)
         assert isinstance(address, str)
+        await asyncio.to_thread(sandbox.create_mounts, content)
+        self._filled[pod_uid] = time.monotonic()
         record = msgspec.structs.replace(record, cgroups=groups, pod_ip=address)
         return await self._launch(record, sandbox)
 
@@ -291,9 +333,11 @@ class PodRunner:
             with contextlib.suppress(NotFound):
                 await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
 
-    async def _say_waiting(self, pod: Json, message: str) -> None:
-        """Tell why the pod does not run yet."""
-        patch = status.waiting(pod, message)
+    async def _say_waiting(self, pod: Json, message: str, reason: str = status.START) -> None:
+        """Tell why the pod does not run yet; once, as long as it is the same."""
+        patch = status.waiting(pod, message, reason)
+        if all(object_at(pod, "status").get(key) == value for key, value in patch["status"].items()):
+            return
         with contextlib.suppress(NotFound):
             await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
 
@@ -365,6 +409,7 @@ class PodRunner:
         await asyncio.to_thread(self._sandbox(record.uid).remove)
         self._held.discard(record.uid)
         self._late.pop(record.uid, None)
+        self._filled.pop(record.uid, None)
         await self._books.forget(record.uid)
 
     async def _clear_half_started(self, record: PodRecord) -> None:

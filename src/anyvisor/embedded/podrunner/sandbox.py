@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from anyvisor.agent import handover, linux
+from anyvisor.embedded.podrunner.mounts import Content, memory, write
 from anyvisor.launcher import shim
 
 SIZE: Final = 4 * 1024 * 1024
 """Bytes for sockets, serial log and standard error together; charged to the pod's memory, and full at worst."""
 LAUNCHER: Final = "l"
 LOG: Final = "log"
+MOUNTS: Final = "m"
+"""Below it, what the pod's volumes hold, at the paths where its container has them; for root alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,22 @@ class Sandbox:
     def log(self) -> Path:
         """Standard output and error of launcher and VMM."""
         return self.root / LOG
+
+    @property
+    def mounts(self) -> Path:
+        """What the pod's containers have mounted, by path."""
+        return self.root / MOUNTS
+
+    def create_mounts(self, content: Content) -> None:
+        """Fill the pod's volumes, in memory where we may mount; nothing for a pod without."""
+        if not content:
+            return
+        self.mounts.mkdir(mode=0o700)
+        if self.separate:
+            size, inodes = memory(content)
+            with contextlib.suppress(PermissionError):
+                linux.mount_tmpfs(str(self.mounts), size=size, mode=0o700, uid=0, gid=0, inodes=inodes)
+        write(self.mounts, content)
 
     def create(self, user: int, group: int) -> None:
         """Make everything anew; what a crash of ours left here is removed first."""

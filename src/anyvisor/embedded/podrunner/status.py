@@ -42,9 +42,14 @@ def patch(pod: Json, record: PodRecord, host_ip: str, now: Time) -> Json | None:
     return {"status": changed} if changed else None
 
 
-def waiting(pod: Json, message: str) -> Json:
+START = "CreateContainerError"
+CONFIGURATION = "CreateContainerConfigError"
+"""A kubelet's words for a container that cannot be made, and for one that lacks a Secret or ConfigMap."""
+
+
+def waiting(pod: Json, message: str, reason: str = START) -> Json:
     """The patch that tells why a pod does not run yet, where a kubelet would: in its containers' waiting state."""
-    state = {"waiting": {"reason": "CreateContainerError", "message": message}}
+    state = {"waiting": {"reason": reason, "message": message}}
     containers: list[Json] = [
         {
             "name": str(container["name"]),
