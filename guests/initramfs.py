@@ -15,6 +15,9 @@ from pathlib import Path, PurePosixPath
 MODULES = (
     "virtio_pci",
     "virtio_blk",
+    "virtio_scsi",
+    "sd_mod",
+    "sr_mod",
     "virtio_net",
     "virtio_balloon",
     "virtio-rng",

@@ -3,6 +3,7 @@
 import base64
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,19 +145,34 @@ def test_the_instance_itself_is_no_place_for_disks(place: Path) -> None:
         hostpath.open_directory(str(place / "control"), create=False, forbidden=(place,))
 
 
+def writable(path: Path) -> None:
+    path.chmod(0o777)
+
+
+def linked(path: Path) -> None:
+    path.rmdir()
+    path.symlink_to("/var")
+
+
+def given_away(path: Path) -> None:
+    os.chown(path, 12345, 12345)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda path: path.chmod(0o777), "can be written by other users"),
-        (lambda path: (path.rmdir(), path.symlink_to("/var")), "is a link"),
+        (writable, "can be written by other users"),
+        (linked, "is a link"),
         pytest.param(
-            lambda path: os.chown(path, 12345, 12345),
+            given_away,
             "belongs to user 12345",
             marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away"),
         ),
     ],
 )
-def test_a_directory_that_somebody_else_could_change_is_refused(place: Path, change: Any, words: str) -> None:
+def test_a_directory_that_somebody_else_could_change_is_refused(
+    place: Path, change: Callable[[Path], None], words: str
+) -> None:
     (place / "disks").mkdir()
     change(place / "disks")
     with pytest.raises(HostPathError, match=words):

@@ -198,8 +198,9 @@ def files_of(volumes: VolumeSet, name: str) -> dict[str, bytes]:
     content = os.pread(volumes.descriptors[f"volume/{name}"], size, 0)
     medium = pycdlib.PyCdlib()
     medium.open_fp(io.BytesIO(content))
-    found = {"": content[32808:32840].rstrip()}
-    for place, _, names in medium.walk(joliet_path="/"):
+    found: dict[str, bytes] = {"": content[32808:32840].rstrip()}
+    walk: Iterator[tuple[str, list[str], list[str]]] = getattr(medium, "walk")(joliet_path="/")  # noqa: B009 - untyped
+    for place, _, names in walk:
         for each in names:
             out = io.BytesIO()
             path = f"{place.rstrip('/')}/{each}"
@@ -251,7 +252,7 @@ async def test_cloud_init_takes_data_and_keys_from_secrets(world: World) -> None
     world.pod.put("/run/volumes/keys-access-cred", alice=b"ssh-ed25519 A alice\n")
     source = {"secretRef": {"name": "u"}, "networkDataSecretRef": {"name": "n"}}
     obj = vmi({"name": "d", "cloudInitConfigDrive": source})
-    key = {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"configDrive": {}}}
+    key: dict[str, Any] = {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"configDrive": {}}}
     obj["spec"]["accessCredentials"] = [{"sshPublicKey": key}]
     volumes = await opened(world, obj)
     files = files_of(volumes, "d")

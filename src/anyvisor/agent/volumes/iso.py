@@ -1,4 +1,4 @@
-"""An ISO 9660 image of small files, with Joliet and Rock Ridge names: what every disk of configuration data is made of."""
+"""An ISO 9660 image of small files, with Joliet and Rock Ridge names: what disks of configuration data are made of."""
 
 import io
 import posixpath

@@ -1,0 +1,129 @@
+"""Every kind of volume, in one guest that reads them back."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Instance, end, eventually, make_instance, tiny_vm
+from tests.guests import linux_archive
+
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ alice"
+
+
+@pytest.fixture(scope="module")
+def instance() -> Generator[Instance]:
+    """An instance with the Linux guest, and the gates that the volumes need."""
+    made = make_instance()
+    made.cli("image", "import", str(linux_archive()), "--name", "linux")
+    made.up()
+    gates = {"spec": {"configuration": {"developerConfiguration": {"featureGates": ["HostDisk"]}}}}
+    made.kubectl("patch", "kubevirt", "-n", "kubevirt", "kubevirt", "--type=merge", "-p", json.dumps(gates))
+    yield made
+    end(made)
+
+
+def linux_vm(name: str, *volumes: dict[str, Any], bus: str = "virtio") -> dict[str, Any]:
+    """A VM with the Linux guest and a disk for each volume."""
+    vm = tiny_vm(name)
+    spec = vm["spec"]["template"]["spec"]
+    spec["domain"]["memory"]["guest"] = "128Mi"
+    container = {"image": "linux", "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.img"}
+    spec["domain"]["firmware"]["kernelBoot"] = {"kernelArgs": "console=ttyS0 quiet panic=-1", "container": container}
+    spec["volumes"] = list(volumes)
+    spec["domain"]["devices"]["disks"] = [
+        {"name": v["name"], "disk": {"bus": bus}, "serial": v["name"]} for v in volumes
+    ]
+    return vm
+
+
+def ask(instance: Instance, name: str, command: str, seconds: float = 1.5) -> str:
+    """What a command prints on the guest's console; the echo of the typed line does not count."""
+    marker = f"{time.monotonic_ns():x}"
+    typed = f"touch /run/quiet; echo BEGIN''-{marker}; {command}; echo END''-{marker}\n"
+    found: list[str] = []
+
+    def answered() -> bool:
+        shown = instance.cli("console", name, "--seconds", str(seconds), stdin=typed, check=False).replace("\r", "")
+        found[:] = re.findall(f"BEGIN-{marker}\n(.*?)END-{marker}", shown, re.DOTALL)
+        return bool(found)
+
+    eventually(answered, 60, lambda: instance.story(name))
+    return found[-1]
+
+
+def booted(instance: Instance, name: str) -> None:
+    eventually(lambda: "ANYVISOR ready" in instance.console(name), 120, lambda: instance.story(name))
+
+
+READ_ALL = (
+    'for b in /sys/block/vd*; do s=$(cat $b/serial); echo "disk $s ${b##*/} $(cat $b/size)"; mkdir -p /m/$s; '
+    "mount -t iso9660 -o ro /dev/${b##*/} /m/$s 2>/dev/null; done; cd /m; "
+    'find . -type f | while read -r f; do echo "== $f"; cat "$f"; echo; done; cd /'
+)
+"""Each disk with its serial number, name and sectors, and all files of all media with their content."""
+
+
+def secret(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data}
+
+
+def test_every_kind_of_configuration_reaches_the_guest(instance: Instance, tmp_path: Path) -> None:
+    place = Path("/srv") / instance.identity if os.geteuid() == 0 else tmp_path
+    config = {"app.conf": "answer=42", "Autounattend.xml": "<unattend/>"}
+    instance.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}, "data": config})
+    instance.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}})
+    instance.apply(secret("keys", alice=SSH_KEY))
+    fields = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+    vm = linux_vm(
+        "all",
+        {"name": "conf", "configMap": {"name": "conf"}},
+        {"name": "keys", "secret": {"secretName": "keys"}},
+        {"name": "down", "downwardAPI": {"fields": fields}},
+        {"name": "robot", "serviceAccount": {"serviceAccountName": "robot"}},
+        {"name": "prep", "sysprep": {"configMap": {"name": "conf"}}},
+        {"name": "seed", "cloudInitConfigDrive": {"secretRef": {"name": "late"}}},
+        {"name": "host", "hostDisk": {"path": f"{place}/host.img", "type": "DiskOrCreate", "capacity": "1Mi"}},
+        {"name": "empty", "emptyDisk": {"capacity": "2Mi"}},
+    )
+    key: dict[str, Any] = {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"configDrive": {}}}
+    vm["spec"]["template"]["spec"]["accessCredentials"] = [{"sshPublicKey": key}]
+    instance.apply(vm)
+    try:
+        eventually(
+            lambda: "Secret 'late', which does not exist; create it" in instance.cli("why", "all", check=False),
+            30,
+            lambda: instance.story("all"),
+        )
+        instance.apply(secret("late", userdata="#cloud-config\n"))
+        instance.wait_phase("all")
+        booted(instance, "all")
+        shown = ask(instance, "all", READ_ALL)
+        check_media(shown)
+        host, sectors = re.findall(r"disk host (\w+) (\d+)", shown)[0]
+        assert sectors == "2048"
+        ask(instance, "all", f"echo kept | dd of=/dev/{host} conv=fsync 2>/dev/null")
+        instance.kubectl("delete", "vm", "all")
+        assert (place / "host.img").read_bytes()[:4] == b"kept"
+    finally:
+        (place / "host.img").unlink(missing_ok=True)
+        if place != tmp_path and place.exists():
+            place.rmdir()
+
+
+def check_media(shown: str) -> None:
+    """Each medium has what its object holds."""
+    assert "== ./conf/app.conf\nanswer=42" in shown
+    assert f"== ./keys/alice\n{SSH_KEY}" in shown
+    assert 'kubevirt.io="virt-launcher"' in shown
+    assert "== ./robot/namespace\ndefault" in shown
+    assert "== ./robot/ca.crt\n-----BEGIN CERTIFICATE" in shown
+    assert "== ./prep/Autounattend.xml\n<unattend/>" in shown
+    assert "== ./seed/openstack/latest/user_data\n#cloud-config" in shown
+    assert f'"public_keys": {{"0": "{SSH_KEY}"}}' in shown
+    assert re.search(r"disk empty \w+ 4096", shown)
