@@ -89,7 +89,7 @@ def _read_into(found: dict[str, bytes], directory: int, prefix: str, depth: int)
         if name.startswith(".."):
             continue  # the projection's own machinery
         path = f"{prefix}{name}"
-        descriptor = linux.openat2(directory, name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, _RESOLVE)
+        descriptor = linux.openat2(directory, name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, resolve=_RESOLVE)
         try:
             mode = os.fstat(descriptor).st_mode
             if stat.S_ISDIR(mode):
