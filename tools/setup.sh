@@ -15,6 +15,8 @@ ip:iproute2
 gcc:gcc
 ld:binutils
 depmod:kmod
+skopeo:skopeo
+mmdebstrap:mmdebstrap
 "
 
 export PATH="$PATH:/usr/sbin:/sbin"

@@ -85,6 +85,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     hypervisor_class: str = ""
     has_process: bool = True
     """False: the driver keeps books only, and the launcher just waits beside the machine."""
+    images: dict[str, str] = {}
+    """The digest that each image's name stood for when the machine started."""
     end: EndRecord | None = None
 
     @property

@@ -27,7 +27,9 @@ from anyvisor.agent.plan import PodPlan
 from anyvisor.agent.records import Record, RecordError, Stage
 from anyvisor.agent.trace import Trace
 from anyvisor.agent.translate_parts import TranslateError
+from anyvisor.agent.volumes.images import references
 from anyvisor.agent.volumes.open import VolumeContext, VolumeSet, open_volumes
+from anyvisor.agent.volumes.qcow2 import ImageError
 from anyvisor.api import meta
 from anyvisor.api.meta import Json, name, namespace, text_at, uid
 from anyvisor.hri.errors import DeadlineExceeded, DriverUnavailable, HriError, OperationConflict
@@ -59,6 +61,8 @@ class Opened:
 
     volumes: VolumeSet
     network: NetworkSet
+    images: dict[str, str]
+    """What the names of its images stand for."""
 
 
 async def start(context: NodeContext, vmi: Json, pod: Json) -> Machine:
@@ -88,6 +92,15 @@ async def start(context: NodeContext, vmi: Json, pod: Json) -> Machine:
     return await _start(context, session, vmi, pod, wanted, launcher, opened, trace)
 
 
+def _digests(context: NodeContext, vmi: Json) -> dict[str, str]:
+    """What the names of the VMI's images stand for; one that was taken away meanwhile is left out."""
+    found: dict[str, str] = {}
+    for reference in references(vmi):
+        with contextlib.suppress(ImageError):
+            found[reference] = context.images.digest(reference)
+    return found
+
+
 def usable_session(context: NodeContext, driver: str) -> DriverSession:
     """The session of a driver that works; raises StartError."""
     session = context.sessions.get(driver)
@@ -110,7 +123,7 @@ async def _open(context: NodeContext, vmi: Json, pod: Json) -> Opened:
     finally:
         os.close(directory)
     if not isinstance(volumes, BaseException) and not isinstance(network, BaseException):
-        return Opened(volumes, network)
+        return Opened(volumes, network, await asyncio.to_thread(_digests, context, vmi))
     failures: list[BaseException] = []
     for result in (volumes, network):
         if isinstance(result, BaseException):
@@ -157,7 +170,7 @@ async def _start(
         try:
             held.put_all(_taken(opened.volumes.descriptors))
             held.put_all(_taken(opened.network.descriptors))
-            record = _draft(context, vmi, pod, wanted, launcher)
+            record = _draft(context, vmi, pod, wanted, launcher, opened.images)
             machine = Machine(record, launcher, lambda: context.queue.add(machine_id))
             context.launchers.hold(uid(pod))
             machine.network = opened.network
@@ -197,7 +210,9 @@ def _taken(descriptors: dict[str, int]) -> dict[str, int]:
     return moved
 
 
-def _draft(context: NodeContext, vmi: Json, pod: Json, wanted: PodPlan, launcher: Launcher) -> Record:
+def _draft(
+    context: NodeContext, vmi: Json, pod: Json, wanted: PodPlan, launcher: Launcher, images: dict[str, str]
+) -> Record:
     identity = processes.identify(launcher.pid, launcher.pidfd)
     if identity is None:
         raise LauncherError("the launcher ended before it took a plan")
@@ -223,6 +238,7 @@ def _draft(context: NodeContext, vmi: Json, pod: Json, wanted: PodPlan, launcher
         grace_seconds=float(translate.grace_seconds(vmi)),
         acpi=translate.acpi_enabled(vmi),
         hypervisor_class=wanted.plan.hypervisor_class,
+        images=images,
     )
 
 

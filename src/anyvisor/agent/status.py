@@ -3,7 +3,7 @@
 Phases, conditions and reasons are KubeVirt's (`kubevirt.io/v1`); sentences are ours.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,7 +100,14 @@ def end_sentence(end: hri.MachineState) -> str:
 
 
 def hypervisor_status(
-    *, hypervisor_class: str, driver: str, version: str, minor: int, digest: str, accelerator: int
+    *,
+    hypervisor_class: str,
+    driver: str,
+    version: str,
+    minor: int,
+    digest: str,
+    accelerator: int,
+    images: Mapping[str, str],
 ) -> Json:
     """`status.hypervisor`: what runs the machine."""
     fields: Json = {
@@ -110,6 +117,7 @@ def hypervisor_status(
         "hriMinor": minor,
         "planDigest": digest,
         "accelerator": _ACCELERATORS.get(accelerator, ""),
+        "images": dict(images),
     }
     return {key: value for key, value in fields.items() if value}
 

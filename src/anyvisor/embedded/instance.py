@@ -16,7 +16,7 @@ DATA_DIR_VARIABLE = "ANYVISOR_DATA_DIR"
 # The range that systemd's "Users, Groups, UIDs and GIDs" leaves to container managers.
 _UID_RANGE_START = 1_000_000_000
 _UIDS_PER_INSTANCE = 65_536
-_CONTROL, _DRIVER, _FIRST_VM = 1, 2, 1_024
+_CONTROL, _DRIVER, _IMAGES, _FIRST_VM = 1, 2, 3, 1_024
 
 
 class InstanceError(Exception):
@@ -29,6 +29,7 @@ class Users:
 
     control: int
     driver: int
+    images: int
     first_vm: int
     vm_count: int
     separate: bool
@@ -95,10 +96,17 @@ class Instance:
         """Who the processes run as: users of the instance's own when we are root."""
         own = os.geteuid()
         if own != 0:
-            return Users(own, own, own, 1, separate=False)
+            return Users(own, own, own, own, 1, separate=False)
         slot = int(self.id, 16) % 8192
         base = _UID_RANGE_START + slot * _UIDS_PER_INSTANCE
-        return Users(base + _CONTROL, base + _DRIVER, base + _FIRST_VM, _UIDS_PER_INSTANCE - _FIRST_VM, separate=True)
+        return Users(
+            control=base + _CONTROL,
+            driver=base + _DRIVER,
+            images=base + _IMAGES,
+            first_vm=base + _FIRST_VM,
+            vm_count=_UIDS_PER_INSTANCE - _FIRST_VM,
+            separate=True,
+        )
 
     def log(self, name: str) -> Path:
         """The log file of the process `name`."""

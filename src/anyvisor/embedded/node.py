@@ -13,10 +13,12 @@ from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
 from anyvisor.embedded import driver_process
+from anyvisor.embedded.images.pull import puller
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
 from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.podnetwork import pod_networks
+from anyvisor.embedded.podrunner.images import PodImages
 from anyvisor.embedded.podrunner.launch import by_zygote
 from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
 from anyvisor.embedded.volumes.claims import LocalClaims
@@ -28,6 +30,8 @@ from anyvisor.kube.client import Client
 from anyvisor.kube.config import ClientConfig
 from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.http import HttpTransport
+
+POD_RUNNER = "anyvisor.io/pod-runner"
 
 
 def run(instance: Instance, node: str, packages: Sequence[DriverPackage]) -> None:
@@ -64,6 +68,8 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
     kubelet, agent = _transport(instance, f"kubelet-{node}"), _transport(instance, f"agent-{node}")
     disks = Disks(instance.data_dir / "volumes")
     networks = pod_networks(instance)
+    store = ImageStore(instance.image_dir)
+    pod_events = EventRecorder(Client(kubelet), POD_RUNNER, node)
     runner = PodRunner(
         RunnerConfig(
             node=node,
@@ -79,6 +85,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
             networks=networks,
             certificate=(instance.pki_dir / "ca.crt").read_bytes(),
             forbidden=(instance.data_dir, run_dir),
+            images=PodImages(puller(instance, store, node), Client(kubelet), pod_events, node),
         )
     )
     config = AgentConfig(
@@ -88,13 +95,14 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
         socket=run_dir / "agent.sock",
         drivers=drivers,
         launchers=runner,
-        images=StoreSource(ImageStore(instance.image_dir)),
+        images=StoreSource(store),
         claims=LocalClaims(Client(agent), disks),
         attach_network=attach,
         http_uids=(users.control,),
     )
     try:
         async with (
+            pod_events,
             runner.running(),
             EventRecorder(Client(kubelet), PROVISIONER, node) as events,
             asyncio.TaskGroup() as group,

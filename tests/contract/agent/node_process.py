@@ -41,6 +41,9 @@ class NoImages:
     def open_disk(self, reference: str, path: str) -> OpenedDisk:
         raise FileNotFoundError(reference)
 
+    def digest(self, reference: str) -> str:
+        raise FileNotFoundError(reference)
+
     def open_file(self, reference: str, path: str) -> int:
         raise FileNotFoundError(reference)
 

@@ -12,7 +12,8 @@ import pytest
 
 from anyvisor.agent.volumes import qcow2
 from anyvisor.agent.volumes.qcow2 import ImageError
-from anyvisor.embedded.images.store import ImageStore, normalize
+from anyvisor.embedded.images.reference import normalize
+from anyvisor.embedded.images.store import ImageStore
 
 DISK = b"\0" * 4096 + b"data".ljust(4096, b"\1")
 

@@ -14,10 +14,14 @@ class OpenedDisk:
 
 
 class ImageSource(Protocol):
-    """Gives descriptors of files in images, never paths. Both raise `qcow2.ImageError`."""
+    """Gives descriptors of files in images, never paths. All raise `qcow2.ImageError`."""
 
     def open_disk(self, reference: str, path: str) -> OpenedDisk:
         """The image's disk at `path`, or its only one when `path` is empty."""
+        ...
+
+    def digest(self, reference: str) -> str:
+        """What the reference stands for: the registry's digest."""
         ...
 
     def open_file(self, reference: str, path: str) -> int:

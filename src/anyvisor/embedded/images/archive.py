@@ -1,4 +1,4 @@
-"""Reading container image archives: OCI image layouts and `docker save` files, as tar, plain or gzipped.
+"""Reading container images: OCI layouts and `docker save` files, as tar (plain or gzipped) or as a directory.
 
 Only regular files are taken. Names are data, never paths on this machine.
 Formats: https://github.com/opencontainers/image-spec (layout, layer), `docker save` manifest.json.
@@ -9,17 +9,22 @@ import json
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 from anyvisor.agent.volumes.qcow2 import ImageError
+from anyvisor.embedded.images.bundle import Bundle, DirectoryBundle, TarBundle
 
 _MAX_LAYERS = 128
 _MAX_FILES = 100_000
 _MAX_METADATA_BYTES = 4 * 1024**2
+MAX_LAYER_BYTES = 1024**4
+"""What a layer may unpack to: an honest disk is smaller, a few megabytes that unpack without end are not."""
 _MAX_NAME_BYTES = 1024
+_BUFFER = 1024**2
 # What a damaged archive, or metadata of another shape than the formats say, makes the readers raise.
 _DAMAGE = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, LookupError, TypeError, AttributeError, ValueError)
 
@@ -45,54 +50,55 @@ def is_archive(path: Path) -> bool:
         return False
 
 
-def extract(path: Path, wanted: Callable[[str], bool], sink: Sink) -> None:
+def extract(path: Path, wanted: Callable[[str], bool], sink: Sink, layer_bytes: int = MAX_LAYER_BYTES) -> None:
     """Give each wanted regular file of the image's final root to `sink(path, content)`.
 
+    `path` is an archive, or a directory in the OCI layout.
+
     Raises:
-        ImageError: the archive is damaged, or no container image.
+        ImageError: it is damaged, no container image, or has a layer of more than `layer_bytes` when unpacked.
     """
     try:
+        if path.is_dir():
+            _extract_layers(DirectoryBundle(path), wanted, sink, layer_bytes)
+            return
         with tarfile.open(path, "r:*") as tar:
-            layers = _layers(tar)
-            if layers is None:
+            if not _extract_layers(TarBundle(tar), wanted, sink, layer_bytes):
                 _extract_plain(tar, wanted, sink)
-                return
-            winners = _winners(tar, layers, wanted)
-            for number, name in enumerate(layers):
-                chosen = {file.member: file.path for file in winners.values() if file.layer == number}
-                if chosen:
-                    _extract_layer(tar, name, chosen, sink)
     except _DAMAGE as error:
         raise ImageError(f"the archive is damaged: {error}") from error
 
 
-def _json(tar: tarfile.TarFile, name: str) -> Any:
-    member = tar.getmember(name)
-    if member.size > _MAX_METADATA_BYTES:
+def _extract_layers(bundle: Bundle, wanted: Callable[[str], bool], sink: Sink, limit: int) -> bool:
+    """False when it holds no image, but plain files."""
+    layers = _layers(bundle)
+    if layers is None:
+        return False
+    winners = _winners(bundle, layers, wanted, limit)
+    for number, name in enumerate(layers):
+        chosen = {file.member: file.path for file in winners.values() if file.layer == number}
+        if chosen:
+            _extract_layer(bundle, name, chosen, sink, limit)
+    return True
+
+
+def _json(bundle: Bundle, name: str) -> Any:
+    if bundle.size(name) > _MAX_METADATA_BYTES:
         raise ImageError(f"the archive's {name} is larger than {_MAX_METADATA_BYTES} bytes")
-    file = tar.extractfile(member)
-    if file is None:
-        raise ImageError(f"the archive's {name} is no regular file")
-    return json.loads(file.read())
+    with bundle.open(name) as file:
+        return json.loads(file.read(_MAX_METADATA_BYTES))
 
 
-def _names(tar: tarfile.TarFile) -> set[str]:
-    names = tar.getnames()
-    if len(names) > _MAX_FILES:
-        raise ImageError(f"the archive holds more than {_MAX_FILES} files")
-    return set(names)
-
-
-def _layers(tar: tarfile.TarFile) -> list[str] | None:
-    """Member names of the image's layers, lowest first; None for an archive of plain files."""
-    names = _names(tar)
+def _layers(bundle: Bundle) -> list[str] | None:
+    """Names of the image's layers, lowest first; None for an archive of plain files."""
+    names = bundle.names()
     if "manifest.json" in names:
-        manifests = _json(tar, "manifest.json")
+        manifests = _json(bundle, "manifest.json")
         if not isinstance(manifests, list) or len(cast("list[Any]", manifests)) != 1:
             raise ImageError("the archive holds several images: save one alone")
         layers = [str(name) for name in cast("list[Any]", manifests[0]["Layers"])]
     elif "index.json" in names:
-        layers = _oci_layers(tar)
+        layers = _oci_layers(bundle)
     else:
         return None
     if len(layers) > _MAX_LAYERS:
@@ -100,15 +106,15 @@ def _layers(tar: tarfile.TarFile) -> list[str] | None:
     return layers
 
 
-def _oci_layers(tar: tarfile.TarFile) -> list[str]:
-    document = _json(tar, "index.json")
+def _oci_layers(bundle: Bundle) -> list[str]:
+    document = _json(bundle, "index.json")
     for _ in range(4):
         if "layers" in document:
             return [_blob(layer["digest"]) for layer in document["layers"]]
         manifests = document["manifests"]
         if len(manifests) != 1:
             raise ImageError("the archive holds images for several platforms: save one alone")
-        document = _json(tar, _blob(manifests[0]["digest"]))
+        document = _json(bundle, _blob(manifests[0]["digest"]))
     raise ImageError("the archive's index is nested too deeply")
 
 
@@ -119,15 +125,31 @@ def _blob(digest: str) -> str:
     return f"blobs/{algorithm}/{value}"
 
 
-def _open_layer(tar: tarfile.TarFile, name: str) -> tarfile.TarFile:
-    file = tar.extractfile(name)
-    if file is None:
-        raise ImageError(f"the archive's layer {name} is no regular file")
-    magic = file.read(4)
-    file.seek(0)
-    if magic == b"(\xb5/\xfd":
-        raise ImageError("the image's layers are compressed with zstd: save it with gzip or uncompressed layers")
-    return tarfile.open(fileobj=file, mode="r:*")
+class _Limited:
+    """A stream that ends with an error where it becomes longer than it may."""
+
+    def __init__(self, stream: IO[bytes], name: str, limit: int) -> None:
+        self._stream, self._name, self._limit, self._left = stream, name, limit, limit
+
+    def read(self, count: int) -> bytes:
+        data = self._stream.read(count)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ImageError(f"the image's layer {self._name} unpacks to more than {self._limit} bytes")
+        return data
+
+
+@contextmanager
+def _open_layer(bundle: Bundle, name: str, limit: int) -> Generator[tarfile.TarFile]:
+    with bundle.open(name) as file:
+        magic = file.read(4)
+        file.seek(0)
+        if magic == b"(\xb5/\xfd":
+            raise ImageError("the image's layers are compressed with zstd: save it with gzip or uncompressed layers")
+        plain = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if magic[:2] == b"\x1f\x8b" else file
+        stream = cast("IO[bytes]", _Limited(plain, name, limit))
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as layer:
+            yield layer
 
 
 def _clean(name: str) -> str | None:
@@ -145,12 +167,12 @@ def _members(layer: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
             yield path, member
 
 
-def _winners(tar: tarfile.TarFile, layers: list[str], wanted: Callable[[str], bool]) -> dict[str, ArchiveFile]:
+def _winners(bundle: Bundle, layers: list[str], wanted: Callable[[str], bool], limit: int) -> dict[str, ArchiveFile]:
     """The file that is visible at each wanted path when all layers lie upon each other."""
     visible: dict[str, ArchiveFile] = {}
     for number, name in enumerate(layers):
         added: dict[str, ArchiveFile] = {}
-        with _open_layer(tar, name) as layer:
+        with _open_layer(bundle, name, limit) as layer:
             for path, member in _members(layer):
                 folder, base = posixpath.split(path)
                 if base == ".wh..wh..opq":
@@ -172,8 +194,8 @@ def _hide(visible: dict[str, ArchiveFile], folder: str) -> None:
         del visible[path]
 
 
-def _extract_layer(tar: tarfile.TarFile, name: str, chosen: dict[str, str], sink: Sink) -> None:
-    with _open_layer(tar, name) as layer:
+def _extract_layer(bundle: Bundle, name: str, chosen: dict[str, str], sink: Sink, limit: int) -> None:
+    with _open_layer(bundle, name, limit) as layer:
         for _, member in _members(layer):
             if member.isreg() and member.name in chosen:
                 content = layer.extractfile(member)

@@ -17,6 +17,10 @@ class StoreSource:
         file = self.store.get(reference).disk(path)
         return OpenedDisk(self.store.open(file), file.format, file.virtual_bytes)
 
+    def digest(self, reference: str) -> str:
+        """What the reference stands for here."""
+        return self.store.get(reference).digest
+
     def open_file(self, reference: str, path: str) -> int:
         """The image's file at `path`."""
         return self.store.open(self.store.get(reference).file(path))

@@ -1,9 +1,12 @@
 """The store on disk: `blobs/sha256/<hex>` holds content, `refs/<hash of the reference>.json` what an image is.
 
 A blob is written once, synced, and never changed; a reference is replaced whole. So readers need no lock, and a crash
-leaves at most unreferenced files, which the next import or removal sweeps.
+leaves at most unreferenced files, which the next import or removal sweeps. Two locks part those who write: `lock` is
+held for moments, while references and uses change; `incoming`, shared by those who bring content in, keeps its blobs
+from being swept before a reference names them. When an image was used last is the time of its reference's file.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -11,7 +14,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,14 +22,13 @@ from typing import IO, Any
 
 from anyvisor.agent.volumes.qcow2 import ImageError
 from anyvisor.embedded.images import archive, formats
+from anyvisor.embedded.images.reference import normalize
+from anyvisor.embedded.images.uses import Use, Uses
 from anyvisor.embedded.instance import write_file
 
 _CHUNK = 1024 * 1024
 _MAX_BLOB_BYTES = 16 * 1024**4
-# https://github.com/distribution/reference: [host[:port]/]path[:tag][@digest]
-_REFERENCE = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)*(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
+FROM_FILE, FROM_REGISTRY = "file", "registry"
 
 Progress = Callable[[str, int], None]
 
@@ -44,12 +46,15 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An imported image. `created` is in seconds since the epoch."""
+    """An image that is here. `created` is in seconds since the epoch."""
 
     reference: str
     digest: str
+    """The registry's, or that of the files when they were imported."""
     created: int
     files: tuple[StoredFile, ...]
+    origin: str = FROM_FILE
+    """An image from a registry can be had again; what a person brought in is only removed by one."""
 
     @property
     def bytes(self) -> int:
@@ -89,51 +94,70 @@ def _listed(files: "tuple[StoredFile, ...] | list[StoredFile]") -> str:
     return ", ".join(names) + (", ..." if len(files) > 8 else "") if names else "none"
 
 
-def normalize(reference: str) -> str:
-    """The reference with the tag `latest` where it names neither tag nor digest.
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """An image, who uses it, when it was used last (seconds since the epoch), and what it occupies."""
 
-    Raises:
-        ImageError: it is no image reference.
-    """
-    if len(reference) > 512 or not _REFERENCE.fullmatch(reference):
-        raise ImageError(f"{reference[:80]!r} is no image name: use NAME[:TAG] or HOST/NAME[:TAG]")
-    if "@" in reference or ":" in reference.rsplit("/", 1)[-1]:
-        return reference
-    return f"{reference}:latest"
+    image: Image
+    users: tuple[str, ...]
+    used_at: float
+    disk_bytes: int
 
 
 class ImageStore:
-    """Images in one directory."""
+    """Images in one directory; no layer that comes in may unpack to more than `layer_bytes`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, layer_bytes: int = archive.MAX_LAYER_BYTES) -> None:
+        self._layer_bytes = layer_bytes
         self._blobs = directory / "blobs" / "sha256"
         self._refs = directory / "refs"
+        self._uses = Uses(directory / "uses")
         self._lock = directory / "lock"
-        for path in (self._blobs, self._refs):
+        self._incoming = directory / "incoming"
+        for path in (self._blobs, self._refs, self._uses.directory):
             path.mkdir(mode=0o711, parents=True, exist_ok=True)
 
-    def import_file(self, source: Path, reference: str, progress: Progress | None = None) -> Image:
-        """Take in a raw or qcow2 disk, or an archive of a container image, under `reference`.
+    def import_file(
+        self, source: Path, reference: str, progress: Progress | None = None, *, pulled_digest: str = ""
+    ) -> Image:
+        """Take in a raw or qcow2 disk, or a container image (archive or OCI layout), under `reference`.
+
+        `pulled_digest` is that of the registry it came from.
 
         Raises:
             ImageError: the file cannot be used; nothing was kept.
             OSError: it cannot be read, or the store's disk is full.
         """
         reference = normalize(reference)
-        with self._locked():
-            if archive.is_archive(source):
-                files = self._take_archive(source, progress)
-            else:
-                with source.open("rb") as content:
-                    files = [self._take(f"/disk/{source.name}", content, progress)]
-            if not files:
-                raise ImageError(f"{source} holds no files below /disk or /boot")
-            identity = json.dumps([(file.path, file.sha256) for file in files])
-            digest = "sha256:" + hashlib.sha256(identity.encode()).hexdigest()
-            image = Image(reference, digest, int(time.time()), tuple(files))
-            write_file(self._ref(reference), json.dumps(asdict(image)).encode(), 0o644)
-            self._sweep()
+        try:
+            with _held(self._incoming, fcntl.LOCK_SH):
+                if source.is_dir() or archive.is_archive(source):
+                    files = self._take_archive(source, progress)
+                else:
+                    with source.open("rb") as content:
+                        files = [self._take(f"/disk/{source.name}", content, progress)]
+                if not files:
+                    raise ImageError(f"{source} holds no files below /disk or /boot")
+                origin = FROM_REGISTRY if pulled_digest else FROM_FILE
+                image = Image(reference, pulled_digest or _digest(files), int(time.time()), tuple(files), origin)
+                with self._locked():
+                    write_file(self._ref(reference), json.dumps(asdict(image)).encode(), 0o644)
+        finally:
+            with self._locked():
+                self._sweep()
         return image
+
+    def find(self, reference: str) -> Image | None:
+        """The image of that name, if it is here and whole.
+
+        Raises:
+            ImageError: it is no name of an image.
+        """
+        normalize(reference)
+        try:
+            return self.get(reference)
+        except ImageError:
+            return None
 
     def get(self, reference: str) -> Image:
         """The image of that name.
@@ -145,7 +169,8 @@ class ImageStore:
             return _decode(json.loads(self._ref(normalize(reference)).read_bytes()))
         except FileNotFoundError as error:
             raise ImageError(
-                f"image {reference} is not here: `anyvisor image import FILE --name {reference}`"
+                f"image {reference} is not here: `anyvisor image pull {reference}`, "
+                f"or `anyvisor image import FILE --name {reference}`"
             ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise ImageError(f"the store's entry of {reference} is damaged: import the image again") from error
@@ -166,6 +191,70 @@ class ImageStore:
             self._sweep()
         return image
 
+    def use(self, user: str, group: str, title: str, references: Iterable[str]) -> dict[str, Image]:
+        """Keep images for a user until it is done; `group` and `title` are as in `Use`.
+
+        Raises:
+            ImageError: one of them is not here (any more).
+        """
+        with self._locked():
+            found = {reference: self.get(reference) for reference in references}
+            for reference in found:
+                os.utime(self._ref(normalize(reference)))
+            held = {image.reference: sorted({file.sha256 for file in image.files}) for image in found.values()}
+            self._uses.write(user, Use(group, title, held))
+        return found
+
+    def done(self, user: str) -> None:
+        """The user needs its images no longer."""
+        self._uses.remove(user)
+
+    def keep_only(self, group: str, users: Container[str]) -> None:
+        """End the uses of a group's users that are no more."""
+        for user, use in self._uses.all().items():
+            if use.group == group and user not in users:
+                self._uses.remove(user)
+
+    def usage(self) -> list[Usage]:
+        """All images, by name."""
+        uses = self._uses.all()
+        found: list[Usage] = []
+        for image in self.images():
+            users = tuple(sorted(use.title for use in uses.values() if image.reference in use.images))
+            with contextlib.suppress(FileNotFoundError):
+                used_at = self._ref(image.reference).stat().st_mtime
+                disk = sum(_occupied(self._blobs / sha) for sha in {file.sha256 for file in image.files})
+                found.append(Usage(image, users, used_at, disk))
+        return found
+
+    def disk_bytes(self) -> int:
+        """What the whole store occupies; what images share counts once."""
+        return sum(_occupied(path) for path in self._blobs.iterdir())
+
+    def collect(self, cap: int, keep: str = "") -> list[Image]:
+        """Remove images that came from a registry and that nobody uses, the longest unused first, down to `cap` bytes.
+
+        `keep` stays in any case. Returns what was removed.
+        """
+        removed: list[Image] = []
+        with self._locked():
+            self._sweep()
+            total = self.disk_bytes()
+            for usage in sorted(self.usage(), key=lambda usage: usage.used_at):
+                image = usage.image
+                if total <= cap:
+                    break
+                if image.origin == FROM_REGISTRY and not usage.users and image.reference != keep:
+                    self._ref(image.reference).unlink()
+                    removed.append(image)
+                    total -= self._freed(image)
+            self._sweep()
+        return removed
+
+    def _freed(self, image: Image) -> int:
+        kept = self._kept()
+        return sum(_occupied(self._blobs / sha) for sha in {file.sha256 for file in image.files} - kept)
+
     def open(self, file: StoredFile) -> int:
         """A read-only descriptor of a file's content."""
         return os.open(self._blobs / file.sha256, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -182,13 +271,16 @@ class ImageStore:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        with self._lock.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _held(self._lock, fcntl.LOCK_EX):
             yield
 
     def _take_archive(self, source: Path, progress: Progress | None) -> list[StoredFile]:
         files: list[StoredFile] = []
-        archive.extract(source, _wanted, lambda path, content: files.append(self._take(path, content, progress)))
+
+        def take(path: str, content: IO[bytes]) -> None:
+            files.append(self._take(path, content, progress))
+
+        archive.extract(source, _wanted, take, self._layer_bytes)
         return sorted(files, key=lambda file: file.path)
 
     def _take(self, path: str, content: IO[bytes], progress: Progress | None) -> StoredFile:
@@ -218,11 +310,40 @@ class ImageStore:
             os.close(handle)
         return StoredFile(path, hashed.hexdigest(), size, disk.name if disk else "", disk.virtual_bytes if disk else 0)
 
+    def _kept(self) -> set[str]:
+        """Blobs that an image or a user needs: a name may have moved on while a machine still has its old content."""
+        images = {file.sha256 for image in self._images() for file in image.files}
+        return images.union(*(blobs for use in self._uses.all().values() for blobs in use.images.values()))
+
     def _sweep(self) -> None:
-        used = {file.sha256 for image in self._images() for file in image.files}
-        for blob in self._blobs.iterdir():
-            if blob.name not in used:
-                blob.unlink()
+        """Drop what nothing names, unless somebody brings content in: then the last of them does it."""
+        try:
+            with _held(self._incoming, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                kept = self._kept()
+                for blob in self._blobs.iterdir():
+                    if blob.name not in kept:
+                        blob.unlink()
+        except BlockingIOError:
+            return
+
+
+@contextmanager
+def _held(path: Path, how: int) -> Generator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, how)
+        yield
+
+
+def _digest(files: Iterable[StoredFile]) -> str:
+    identity = json.dumps([(file.path, file.sha256) for file in files])
+    return "sha256:" + hashlib.sha256(identity.encode()).hexdigest()
+
+
+def _occupied(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:
+        return 0
 
 
 def _wanted(path: str) -> bool:
@@ -252,4 +373,5 @@ def _decode(document: dict[str, Any]) -> Image:
     for file in files:
         if not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
             raise ValueError("a blob's name is no SHA-256 sum")
-    return Image(str(document["reference"]), str(document["digest"]), int(document["created"]), files)
+    origin = str(document.get("origin", FROM_FILE))
+    return Image(str(document["reference"]), str(document["digest"]), int(document["created"]), files, origin)

@@ -21,6 +21,7 @@ from anyvisor.agent import plan, processes, script
 from anyvisor.agent.launchers import Launcher
 from anyvisor.api.meta import Json, is_deleting, labels, metadata, name, namespace, object_at, text_at, uid
 from anyvisor.embedded.podrunner import cgroups, status
+from anyvisor.embedded.podrunner.images import PodImages
 from anyvisor.embedded.podrunner.launch import Launch, LaunchError
 from anyvisor.embedded.podrunner.mounts import PodVolumes, open_mount, write
 from anyvisor.embedded.podrunner.networks import PodNetworks
@@ -77,6 +78,8 @@ class RunnerConfig:
     """The CA of the API server, for pods that get a token."""
     forbidden: tuple[Path, ...] = ()
     """Where no pod may have a directory of the host: the instance's own."""
+    images: PodImages | None = None
+    """None: images come here by other means."""
     workers: int = 16
 
 
@@ -109,6 +112,8 @@ class PodRunner:
         await asyncio.to_thread(self._books.load)
         for reason in self._books.broken.values():
             log.error("%s", reason)
+        if self.config.images is not None:
+            await asyncio.to_thread(self.config.images.keep_only, {*self._books.pods, *self._books.broken})
         for record in list(self._books.pods.values()):
             await self._adopt(record)
         async with self._tasks:
@@ -119,6 +124,8 @@ class PodRunner:
             finally:
                 for task in (work, keeper, *self._stopping.values()):
                     task.cancel()
+                if self.config.images is not None:
+                    self.config.images.close()
         for pod_uid in list(self._pidfds):
             self._unwatch(pod_uid)
 
@@ -202,7 +209,10 @@ class PodRunner:
         pod = self._pod(pod_uid)
         record = self._books.pods.get(pod_uid)
         if pod is None:
-            return await self._orphan(record) if record is not None else None
+            if record is None:
+                self._forget_images(pod_uid)
+                return None
+            return await self._orphan(record)
         if labels(pod).get(LAUNCHER_LABEL) != LAUNCHER_VALUE:
             return await self._refuse(pod)
         if record is not None and record.pid == 0:
@@ -245,6 +255,11 @@ class PodRunner:
             return None
         if text_at(pod, "status", "phase") in ("Succeeded", "Failed"):
             return None
+        if self.config.images is not None:
+            waiting = await self.config.images.prepare(pod, self._tasks, self._queue.add)
+            if waiting is not None:
+                await self._say_waiting(pod, waiting.message, waiting.reason)
+                return waiting.again
         try:
             record = await self._start(pod)
         except ProjectionError as error:
@@ -341,6 +356,10 @@ class PodRunner:
         with contextlib.suppress(NotFound):
             await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
 
+    def _forget_images(self, pod_uid: str) -> None:
+        if self.config.images is not None:
+            self.config.images.forget(pod_uid)
+
     # The end
 
     def _stop(self, pod: Json, record: PodRecord) -> float:
@@ -410,6 +429,7 @@ class PodRunner:
         self._held.discard(record.uid)
         self._late.pop(record.uid, None)
         self._filled.pop(record.uid, None)
+        self._forget_images(record.uid)
         await self._books.forget(record.uid)
 
     async def _clear_half_started(self, record: PodRecord) -> None:

@@ -1,0 +1,23 @@
+"""A bar for long work, on a terminal only."""
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+Report = Callable[[int, int], None]
+"""Told the bytes that are done, and of how many."""
+
+
+@contextmanager
+def bar(title: str) -> Generator[Report]:
+    """Show the work's progress in bytes while the block runs; quietly nothing where nobody watches."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(title, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
