@@ -112,6 +112,7 @@ EXTRA: dict[str, dict[str, dict[str, Any]]] = {
         "driver": {"type": "string"},
         "driverVersion": {"type": "string"},
         "hriMinor": {"type": "integer", "format": "int32"},
+        "images": {"type": "object", "map": True, "values": "string"},
         "planDigest": {"type": "string"},
         "accelerator": {"type": "string"},
     },

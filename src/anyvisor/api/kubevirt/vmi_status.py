@@ -81,10 +81,10 @@ class HypervisorStatus(Model, frozen=True, kw_only=True):
     """The HypervisorDriver of that class."""
     driver_version: str | None = None
     """Version of the driver that started the machine."""
-    images: dict[str, str] | None = None
-    """The digest that each image of the machine stood for when it started, by the name in its spec."""
     hri_minor: Int32 | None = None
     """Minor version of the hypervisor runtime interface that the machine was started with."""
+    images: dict[str, str] | None = None
+    """The digest that each image of the machine stood for when it started, by the name in its spec."""
     plan_digest: str | None = None
     """`sha256:` and the hash of the plan that the node's agent executes."""
 
