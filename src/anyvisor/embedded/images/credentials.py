@@ -50,8 +50,8 @@ def _auths(secret: Json) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise CredentialsError(f"{key} of secret {name} holds no credentials")
     # Tools key by the host; files also name it as an address.
-    entries = cast("dict[str, Any]", document)
-    return {_host(registry): _entry(entry) for registry, entry in entries.items() if isinstance(entry, dict)}
+    entries = cast("dict[str, Any]", document).items()
+    return {_host(registry): _entry(cast("dict[str, Any]", one)) for registry, one in entries if isinstance(one, dict)}
 
 
 def _entry(entry: dict[str, Any]) -> dict[str, Any]:
