@@ -3,6 +3,7 @@
 import http.client
 import json
 import ssl
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -100,6 +101,23 @@ class Api:
         if response.status >= 400:
             raise ApiRefusalError(response.status, _sentence(response.status, data))
         return data
+
+    def follow(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
+        """Yield what stands at a path as it comes, for as long as it takes; raises as `call` does."""
+        try:
+            self._connection.connect()
+            if self._connection.sock is not None:
+                self._connection.sock.settimeout(None if "follow" in query else _TIMEOUT_SECONDS)
+            self._connection.request("GET", f"{path}?{urlencode(query)}")
+            response = self._connection.getresponse()
+            if response.status >= 400:
+                raise ApiRefusalError(response.status, _sentence(response.status, response.read()))
+            while chunk := response.read1(1 << 16):
+                yield chunk
+        except (OSError, http.client.IncompleteRead) as error:
+            raise CommandError(f"the instance in {self.instance.data_dir} went away ({error})") from error
+        finally:
+            self._connection.close()
 
     def first_event(self, path: str, query: dict[str, str]) -> None:
         """Watch until the first event, or until the server ends the watch."""

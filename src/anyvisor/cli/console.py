@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Generator
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
-from anyvisor.cli.api import SUBRESOURCES, client_context, instance, split_name
+from anyvisor.cli import streaming
+from anyvisor.cli.api import instance, split_name
 from anyvisor.cli.main import CommandError
 from anyvisor.embedded.instance import Instance
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _ESCAPE = b"\x1d"  # Ctrl+]
 _CHUNK = 10_240
-_PROTOCOL = "plain.kubevirt.io"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,31 +59,19 @@ def _raw_terminal() -> Generator[None]:
 async def _attach(of: Instance, namespace: str, name: str, seconds: float | None) -> None:
     import asyncio
 
-    import aiohttp
-
-    path = f"{SUBRESOURCES}/namespaces/{quote(namespace)}/virtualmachineinstances/{quote(name)}/console"
-    url = f"https://127.0.0.1:{of.api_port}{path}"
-    connector = aiohttp.TCPConnector(ssl=client_context(of))
+    path = streaming.vmi_path(namespace, name, "console")
     try:
-        async with (
-            aiohttp.ClientSession(connector=connector) as session,
-            session.ws_connect(url, protocols=[_PROTOCOL], max_msg_size=1 << 20) as stream,
-            asyncio.timeout(seconds),
-        ):
+        async with asyncio.timeout(seconds), streaming.connected(of, path) as stream:
             await _splice(stream)
     except TimeoutError:
         return
-    except aiohttp.WSServerHandshakeError as error:
-        raise CommandError(f"{name} has no console now (HTTP {error.status}); see `anyvisor why vm/{name}`") from error
-    except aiohttp.ClientError as error:
-        raise CommandError(f"the instance does not answer: {error}") from error
+    except streaming.StreamRefusedError as refusal:
+        raise CommandError(f"{name} has no console now: {refusal}; see `anyvisor why vm/{name}`") from refusal
 
 
 async def _splice(stream: "aiohttp.ClientWebSocketResponse") -> None:
     """Until the guest's side ends, or the user leaves."""
     import asyncio
-
-    import aiohttp
 
     loop = asyncio.get_running_loop()
     left = loop.create_future()
@@ -106,10 +93,8 @@ async def _splice(stream: "aiohttp.ClientWebSocketResponse") -> None:
 
     async def receive() -> None:
         async for message in stream:
-            if message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
-                data = message.data if isinstance(message.data, bytes) else str(message.data).encode()
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
+            sys.stdout.buffer.write(streaming.content(message))
+            sys.stdout.buffer.flush()
 
     with contextlib.suppress(PermissionError):  # standard input is a file: nothing can be typed
         loop.add_reader(0, readable)

@@ -23,6 +23,10 @@ COMMANDS = {
     "reset": "reset a VM's hardware, without a shutdown",
     "soft-reboot": "ask a VM's guest to reboot",
     "console": "attach to a VM's serial console (Ctrl+] leaves)",
+    "logs": "print what a VM wrote to its serial console, or what its VMM said",
+    "ssh": "log in to a VM by ssh",
+    "scp": "copy files to or from a VM by ssh",
+    "port-forward": "let ports of this machine lead to ports of a VM",
     "vnc": "show a VM's display in a viewer or on a local port, or take a picture of it",
     "why": "say in one sentence why a VM does not run",
     "review": "say which hypervisor classes would run a machine, and what would work instead",
@@ -40,6 +44,8 @@ COMMANDS = {
 
 _MODULES = {
     **dict.fromkeys(("pause", "unpause", "reset", "soft-reboot"), "machine"),
+    "port-forward": "port_forward",
+    "scp": "ssh",
     **dict.fromkeys(("classes", "drivers", "nodes"), "listing"),
 }
 """Commands whose module has another name than they have."""

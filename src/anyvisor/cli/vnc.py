@@ -1,27 +1,21 @@
 """`anyvisor vnc VM`: the display in a viewer, or on a local port; `anyvisor vnc screenshot VM`: a picture of it."""
 
 import argparse
-import contextlib
 import os
 import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
-from anyvisor.cli.api import SUBRESOURCES, client_context, connect, instance, split_name
+from anyvisor.cli import streaming
+from anyvisor.cli.api import connect, instance, split_name
 from anyvisor.cli.main import CommandError
 from anyvisor.embedded.instance import Instance
 
 if TYPE_CHECKING:
     import asyncio
 
-    import aiohttp
-
 _HOST = "127.0.0.1"
-_CHUNK = 64 * 1024
-_MESSAGE_LIMIT = 1 << 20
-_PROTOCOL = "plain.kubevirt.io"
 _VIEWERS = (
     ("remote-viewer", "vnc://{host}:{port}"),
     ("vncviewer", "{host}::{port}"),
@@ -58,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _path(namespace: str, name: str) -> str:
-    return f"{SUBRESOURCES}/namespaces/{quote(namespace)}/virtualmachineinstances/{quote(name)}/vnc"
+    return streaming.vmi_path(namespace, name, "vnc")
 
 
 def _screenshot(arguments: argparse.Namespace, name: str) -> int:
@@ -81,55 +75,18 @@ class _Proxy:
     """Carries each local connection over a websocket of its own."""
 
     def __init__(self, of: Instance, path: str, *, keep: bool) -> None:
-        self._url = f"https://127.0.0.1:{of.api_port}{path}" + ("?preserveSession=true" if keep else "")
-        self._tls = client_context(of)
+        self._of = of
+        self._path = path + ("?preserveSession=true" if keep else "")
 
     async def serve(self, reader: "asyncio.StreamReader", writer: "asyncio.StreamWriter") -> None:
         """One viewer, until either side ends; a refusal is told on standard error."""
-        import aiohttp
-
         try:
-            connector = aiohttp.TCPConnector(ssl=self._tls)
-            async with (
-                aiohttp.ClientSession(connector=connector) as session,
-                session.ws_connect(self._url, protocols=[_PROTOCOL], max_msg_size=_MESSAGE_LIMIT) as stream,
-            ):
-                await _splice(reader, writer, stream)
-        except aiohttp.WSServerHandshakeError as error:
-            why = "somebody else looks at it" if error.status == 503 else "`anyvisor why` tells more"
-            print(f"the display cannot be opened (HTTP {error.status}): {why}", file=sys.stderr)
-        except (aiohttp.ClientError, OSError) as error:
-            print(f"the display's connection ended: {error}", file=sys.stderr)
+            async with streaming.connected(self._of, self._path) as stream:
+                await streaming.splice(reader, writer, stream)
+        except (CommandError, OSError) as error:
+            print(f"the display cannot be shown: {error}", file=sys.stderr)
         finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-
-
-async def _splice(
-    reader: "asyncio.StreamReader", writer: "asyncio.StreamWriter", stream: "aiohttp.ClientWebSocketResponse"
-) -> None:
-    import asyncio
-
-    import aiohttp
-
-    async def send() -> None:
-        while data := await reader.read(_CHUNK):
-            await stream.send_bytes(data)
-
-    async def receive() -> None:
-        async for message in stream:
-            if message.type is aiohttp.WSMsgType.BINARY:
-                writer.write(message.data)
-                await writer.drain()
-
-    tasks = [asyncio.ensure_future(send()), asyncio.ensure_future(receive())]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await streaming.close(writer)
 
 
 async def _show(proxy: _Proxy, port: int, *, viewer: bool) -> int:

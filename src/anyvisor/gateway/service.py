@@ -15,7 +15,14 @@ from aiohttp import web
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.api.meta import Json, annotations, object_at, status_json, text_at, uid
 from anyvisor.gateway import cluster
-from anyvisor.gateway.agents import AgentError, Agents, StreamRefused, machine_path
+from anyvisor.gateway.agents import (
+    MESSAGE_HEADER,
+    MESSAGE_HEADER_LIMIT,
+    AgentError,
+    Agents,
+    StreamRefused,
+    machine_path,
+)
 from anyvisor.gateway.answers import (
     JSON,
     VM,
@@ -153,7 +160,7 @@ class Gateway:
                 return _response(_reply(decision))
             other = await self._connect(decision.stream, world)
         except Refused as refused:
-            return _response(_reply(refused.decision))
+            return _stream_refused(refused.decision)
         client = await upgrade(request)
         await splice(client, other)
         return client
@@ -352,6 +359,14 @@ def _reply(decision: Decision) -> Reply:
     if isinstance(decision.body, str):
         return Reply(decision.status, {"content-type": "text/plain; charset=utf-8"}, decision.body.encode())
     return Reply(decision.status, {"content-type": JSON}, msgspec.json.encode(decision.body))
+
+
+def _stream_refused(decision: Decision) -> web.Response:
+    """Answer in the place of an upgrade; the header is for clients that do not get to read the body."""
+    response = _response(_reply(decision))
+    line = " ".join(message_of(decision).encode("ascii", "replace").decode().split())
+    response.headers[MESSAGE_HEADER] = line[:MESSAGE_HEADER_LIMIT]
+    return response
 
 
 def _response(reply: Reply) -> web.Response:
