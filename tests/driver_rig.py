@@ -7,16 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from anyvisor.agent.descriptors import Descriptors
+from anyvisor.agent.launch import connect_pairs
 from anyvisor.agent.seed import sow
 from anyvisor.hri.client import HriClient, outcome
 from anyvisor.hri.errors import DriverUnavailable
-from anyvisor.hri.v1.machine_pb2 import Event, LaunchPlan, PrepareResponse
+from anyvisor.hri.v1.machine_pb2 import DescriptorSlot, Event, LaunchPlan, PrepareResponse
 from anyvisor.hri.v1.machine_spec_pb2 import Console, Machine
 from anyvisor.hri.v1.types_pb2 import MachineState, Operation
 from anyvisor.launcher import shim
@@ -171,17 +172,24 @@ class DriverRig(Generic[G]):
         with Descriptors() as held:
             held.put_all({handle: os.dup(each) for handle, each in descriptors.items()})
             sow(launch.seeds, held)
+            connect_pairs(launch, held)
             await self._hand_over(connection, launch, held)
         return process
 
     async def _hand_over(self, connection: socket.socket, launch: LaunchPlan, held: Descriptors) -> None:
-        numbers = [slot.number for slot in launch.descriptors]
-        plan = shim.Plan(list(launch.argv), list(launch.env), numbers, launch.working_directory)
-        passed = [descriptor for slot in launch.descriptors if (descriptor := held.get(slot.handle)) is not None]
+        helpers = [shim.Plan(list(each.argv), list(each.env), _numbers(each.descriptors)) for each in launch.helpers]
+        numbers = _numbers(launch.descriptors)
+        plan = shim.Plan(list(launch.argv), list(launch.env), numbers, launch.working_directory, helpers)
+        slots = [*launch.descriptors, *(slot for helper in launch.helpers for slot in helper.descriptors)]
+        passed = [descriptor for slot in slots if (descriptor := held.get(slot.handle)) is not None]
         with connection:
             socket.send_fds(connection, [shim.encode_plan(plan)], passed)
             answer = await asyncio.to_thread(connection.recv, 4096)
         assert answer == shim.TAKEN, answer
+
+
+def _numbers(slots: Iterable[DescriptorSlot]) -> list[int]:
+    return [slot.number for slot in slots]
 
 
 def machine_of(name: str, *, memory_mib: int = 64) -> Machine:

@@ -12,6 +12,7 @@ qemu-img:qemu-utils
 nft:nftables
 ip:iproute2
 /usr/share/OVMF/OVMF_CODE_4M.fd:ovmf
+swtpm:swtpm
 gcc:gcc
 ld:binutils
 depmod:kmod

@@ -55,10 +55,10 @@ class Guest(DriverGuest):
             loop.add_reader(self.console, self._drain)
         await loop.sock_sendall(self.console, text.encode())
 
-    async def hears(self, text: str) -> None:
-        """Wait until the text has come over the console."""
+    async def hears(self, text: str, since: int = 0) -> None:
+        """Wait until the text has come over the console, after so many characters."""
         async with asyncio.timeout(SECONDS):
-            while text not in self.heard:
+            while text not in self.heard[since:]:
                 await asyncio.sleep(0.02)
 
     def _drain(self) -> None:

@@ -95,6 +95,7 @@ async def reopen(context: NodeContext, machine: Machine, vmi: Json | None) -> No
     """Open again what ended with the agent before: the console's connection and the network's sockets."""
     if machine.launcher is None or not machine.alive:
         return
+    await machine.helpers.follow()
     if not machine.console.connected:
         await machine.open_console()
     pod = context.pod(machine.id, machine.record.pod_uid)

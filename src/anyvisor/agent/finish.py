@@ -72,6 +72,7 @@ async def finish(context: NodeContext, machine: Machine, vmi: Json | None, sessi
         await _destroy(context, machine, session)
     await machine.settled()
     await stop.end_process(machine)
+    await machine.helpers.finished()
     if vmi is not None:
         await _tell(context, machine, vmi)
     context.launchers.release(machine.record.pod_uid)

@@ -180,7 +180,7 @@ async def hand_over(connection: socket.socket, plan: shim.Plan, descriptors: Seq
 def _expect_taken(answer: bytes) -> None:
     if answer == shim.TAKEN:
         return
-    if answer.startswith(shim.REFUSED):
+    if answer.startswith((shim.REFUSED, shim.FAILED)):
         raise HandOverError(_sentence(answer), taken=True)
     raise HandOverError("the launcher took another plan, or ended without taking one", taken=True)
 

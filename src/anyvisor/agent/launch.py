@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ from anyvisor.agent import access, endpoints, seed
 from anyvisor.agent.descriptors import Descriptors
 from anyvisor.agent.endpoints import EndpointError
 from anyvisor.agent.launchers import Launcher, LauncherError
-from anyvisor.agent.records import EndpointRecord, write_file
-from anyvisor.hri.v1.machine_pb2 import LaunchPlan, Limit, PrepareResponse
+from anyvisor.agent.records import EndpointRecord, HelperRecord, write_file
+from anyvisor.hri.v1.machine_pb2 import Helper, LaunchPlan, Limit, PrepareResponse
 from anyvisor.hri.v1.types_pb2 import Endpoint, StopScript
 from anyvisor.launcher import shim
 
@@ -44,6 +45,7 @@ class Launch:
     descriptors: list[int]
     """In the order of the plan's numbers; owned by the bag they came from."""
     endpoints: tuple[EndpointRecord, ...]
+    helpers: tuple[HelperRecord, ...] = ()
 
 
 def has_process(mode: LaunchPlan.Mode) -> bool:
@@ -59,8 +61,7 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
     """
     plan = prepared.launch
     seed.sow(plan.seeds, held)
-    if plan.helpers:
-        raise LauncherError(f"the driver wants the helper {plan.helpers[0].name!r}, and helpers are not served yet")
+    connect_pairs(plan, held)
     try:
         records = endpoints.describe(prepared.endpoints)
         for endpoint, record in zip(prepared.endpoints, records, strict=True):
@@ -68,19 +69,41 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
                 held.put(f"endpoint/{record.id}", endpoints.bind(launcher, record))
     except EndpointError as error:
         raise LauncherError(str(error)) from error
-    numbers, descriptors = _slots(prepared, held)
+    numbers, descriptors = _slots(_numbered(prepared), held)
+    helpers: list[shim.Plan] = []
+    for helper in plan.helpers:
+        _check_helper(helper)
+        own, more = _slots({slot.number: slot.handle for slot in helper.descriptors}, held)
+        helpers.append(shim.Plan(list(helper.argv), list(helper.env), own))
+        descriptors += more
     _grant(plan, held, launcher)
-    made = shim.Plan(list(plan.argv), list(plan.env), numbers, plan.working_directory)
+    made = shim.Plan(list(plan.argv), list(plan.env), numbers, plan.working_directory, helpers)
     if has_process(plan.mode):
         try:
             shim.encode_plan(made)
         except shim.PlanError as error:
             raise LauncherError(f"the driver's launch plan cannot be used: {error}") from error
-    return Launch(made, descriptors, records)
+    processes = tuple(HelperRecord(helper.name, helper.argv[0], helper.on_exit) for helper in plan.helpers)
+    return Launch(made, descriptors, records, processes)
 
 
-def _slots(prepared: PrepareResponse, held: Descriptors) -> tuple[list[int], list[int]]:
-    """Numbers and descriptors; an endpoint's own number counts where the plan does not list it."""
+def connect_pairs(plan: LaunchPlan, held: Descriptors) -> None:
+    """Make the sockets by which the VMM and its helpers speak."""
+    for pair in plan.pairs:
+        first, second = socket.socketpair()
+        held.put_all({pair.first: first.detach(), pair.second: second.detach()})
+
+
+def _check_helper(helper: Helper) -> None:
+    if helper.on_exit not in (Helper.ON_EXIT_FATAL, Helper.ON_EXIT_IGNORE):
+        raise LauncherError(f"the driver wants helper {helper.name[:80]!r} restarted when it ends, which is not served")
+    numbers = [slot.number for slot in helper.descriptors]
+    if len(set(numbers)) != len(numbers):
+        raise LauncherError(f"the driver's helper {helper.name[:80]!r} uses a descriptor number twice")
+
+
+def _numbered(prepared: PrepareResponse) -> dict[int, str]:
+    """The handles that the VMM wants; an endpoint's own number counts where the plan does not list it."""
     wanted = {slot.number: slot.handle for slot in prepared.launch.descriptors}
     if len(wanted) != len(prepared.launch.descriptors):
         raise LauncherError("the driver's launch plan uses a descriptor number twice")
@@ -88,6 +111,11 @@ def _slots(prepared: PrepareResponse, held: Descriptors) -> tuple[list[int], lis
     for endpoint in prepared.endpoints:
         if endpoint.WhichOneof("location") == "listen_descriptor" and endpoint.id not in listed:
             wanted[endpoint.listen_descriptor] = endpoint.id
+    return wanted
+
+
+def _slots(wanted: Mapping[int, str], held: Descriptors) -> tuple[list[int], list[int]]:
+    """Numbers and descriptors."""
     numbers: list[int] = []
     descriptors: list[int] = []
     for number, handle in sorted(wanted.items()):
@@ -102,7 +130,7 @@ def _slots(prepared: PrepareResponse, held: Descriptors) -> tuple[list[int], lis
 
 def _grant(plan: LaunchPlan, held: Descriptors, launcher: Launcher) -> None:
     """Give the launcher's user the right to files that its VMM opens anew."""
-    for slot in plan.descriptors:
+    for slot in (*plan.descriptors, *(slot for helper in plan.helpers for slot in helper.descriptors)):
         descriptor = held.get(slot.handle)
         if not slot.reopened or descriptor is None:
             continue

@@ -18,10 +18,11 @@ from anyvisor.agent.guest.client import GuestAgentClient
 from anyvisor.agent.guest.facts import with_guest
 from anyvisor.agent.guest.protocol import GuestAgentSilent
 from anyvisor.agent.guest.watch import Guest
+from anyvisor.agent.helpers import Helpers
 from anyvisor.agent.hook import StopHook
 from anyvisor.agent.launchers import Launcher
 from anyvisor.agent.processes import Exit
-from anyvisor.agent.records import EndRecord, Record, RecordError, RecordStore, Stage, read_file
+from anyvisor.agent.records import EndRecord, HelperRecord, Record, RecordError, RecordStore, Stage, read_file
 from anyvisor.agent.serial import LOG_BYTES, Console, SerialLog
 from anyvisor.agent.streams import Clients
 from anyvisor.api.meta import Json
@@ -69,6 +70,9 @@ class Machine:
         self.viewers = Viewers()
         self.forwards = Clients(MAX_FORWARDS)
         self.guest = Guest(GuestAgentClient(self._guest_channel, self._guest_channel_closed), changed)
+        self.helpers = Helpers(lambda: self.record, self._helper_ended)
+        self.lost_helper: HelperRecord | None = None
+        """A helper that ended before its time, until somebody was told."""
         self.serial_log: SerialLog | None = None
         self.network: NetworkSet | None = None
         self.hook: StopHook | None = None
@@ -126,6 +130,10 @@ class Machine:
     def _ended(self) -> None:
         self._unwatch()
         self._note_end()
+        self._changed()
+
+    def _helper_ended(self, helper: HelperRecord) -> None:
+        self.lost_helper = helper
         self._changed()
 
     def _unwatch(self) -> None:
@@ -244,6 +252,7 @@ class Machine:
         """Give all descriptors back."""
         if self.script is not None:
             self.script.cancel()
+        self.helpers.close()
         self.console.close(why)
         self.viewers.close(why)
         self.forwards.close(why)

@@ -47,6 +47,14 @@ class EndpointRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reader_logs: bool = False
 
 
+class HelperRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A program that was started beside the VMM; `on_exit` is the HRI's number."""
+
+    name: str
+    program: str
+    on_exit: int
+
+
 class EndRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How the run ended: the driver's phase and reason (HRI numbers) and a sentence."""
 
@@ -87,6 +95,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """False: the driver keeps books only, and the launcher just waits beside the machine."""
     images: dict[str, str] = {}
     """The digest that each image's name stood for when the machine started."""
+    helpers: tuple[HelperRecord, ...] = ()
     end: EndRecord | None = None
 
     @property

@@ -288,12 +288,14 @@ async def _hand_over(
         machine_type=prepared.profile,
         accelerator=prepared.accelerator,
         has_process=with_process,
+        helpers=made.helpers,
     )
     machine.use_endpoints()
     trace.mark("record")
     if with_process:
         await hand_over(await await_shim(launcher), made.plan, made.descriptors)
     machine.taken = True
+    await machine.helpers.follow()
     trace.mark("hand-over")
 
 

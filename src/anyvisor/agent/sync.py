@@ -11,13 +11,21 @@ from typing import Final
 from anyvisor.agent import adopt, finish, start, status, stop, vmi_status
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.handover import HandOverError
+from anyvisor.agent.helpers import is_fatal
 from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.start import StartError
 from anyvisor.agent.status import Observation, Problem
 from anyvisor.api.meta import Json, is_deleting, name, namespace, object_at, text_at, uid
 from anyvisor.hri.errors import HriError
-from anyvisor.hri.v1.types_pb2 import PHASE_PREPARED, PHASE_STARTING, PHASE_UNSPECIFIED, MachineState
+from anyvisor.hri.v1.types_pb2 import (
+    END_REASON_INTERNAL_ERROR,
+    PHASE_CRASHED,
+    PHASE_PREPARED,
+    PHASE_STARTING,
+    PHASE_UNSPECIFIED,
+    MachineState,
+)
 from anyvisor.kube.errors import NotFound
 from anyvisor.kube.events import EventKind, Reference
 from anyvisor.kube.resources import VMIS
@@ -170,7 +178,7 @@ async def _running(
     if state is not None and state.phase in finish.FINAL_PHASES:
         await machine.end(context.store, await finish.explained(machine, state))
         return None
-    if machine.record.end is not None:
+    if machine.record.end is not None or await _helper_lost(context, machine):
         return None
     pod = context.pod(machine.id, machine.record.pod_uid)
     until = stop.deadline(machine, vmi, pod)
@@ -179,6 +187,25 @@ async def _running(
     if until is not None:
         return await stop.step(context, machine, session, until)
     return LAST_RETRY / 10 if problem is not None else None
+
+
+async def _helper_lost(context: NodeContext, machine: Machine) -> bool:
+    """Tell of a helper that ended while its VMM runs; True when the machine ends with it."""
+    helper, machine.lost_helper = machine.lost_helper, None
+    if helper is None:
+        return False
+    await machine.settled()
+    if not machine.alive:
+        return False  # it ended with its VMM, whose end is told
+    sentence = f"its helper {helper.name} ended"
+    log.warning("machine %s: %s", machine.id, sentence)
+    if not is_fatal(helper):
+        message = f"{sentence}; the guest runs on without it. Restart the VM to have it again"
+        context.event(machine, EventKind.WARNING, "HelperEnded", message)
+        return False
+    end = MachineState(phase=PHASE_CRASHED, end_reason=END_REASON_INTERNAL_ERROR, message=sentence)
+    await machine.end(context.store, end)
+    return True
 
 
 async def _begin_anew(context: NodeContext, machine: Machine) -> float:

@@ -116,7 +116,7 @@ def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
         nics=all_nics,
         consoles=consoles(vmi, parts.console_log),
         displays=displays(vmi),
-        devices=devices(vmi, agent_port=parts.agent_port),
+        devices=devices(vmi, agent_port=parts.agent_port, tpm_state=parts.tpm_state),
         identity=_identity(vmi, domain),
         clock=_clock(object_at(domain, "clock"), f"{at}.clock"),
         lifecycle=_lifecycle(vmi, domain),

@@ -18,6 +18,7 @@ from anyvisor.hri.v1.machine_spec_pb2 import (
     Panic,
     Rng,
     Sound,
+    Tpm,
     UsbRedirection,
     VolumeHandle,
     Watchdog,
@@ -46,6 +47,7 @@ DEVICE_FIELDS: Final = frozenset(
         "panicDevices",
         "rng",
         "sound",
+        "tpm",
         "video",
         "watchdog",
     }
@@ -181,8 +183,8 @@ def displays(vmi: Json) -> list[Display]:
     return [Display(id="display0", model=str(object_at(wanted, "video").get("type") or ""), heads=1)]
 
 
-def devices(vmi: Json, *, agent_port: bool) -> list[Device]:
-    """All devices that are neither disk, NIC, console nor display."""
+def devices(vmi: Json, *, agent_port: bool, tpm_state: str) -> list[Device]:
+    """All devices that are neither disk, NIC, console nor display. `tpm_state`: handle of a TPM's kept state."""
     wanted = object_at(vmi, "spec", "domain", "devices")
     at = "spec.domain.devices"
     result: list[Device] = []
@@ -192,6 +194,8 @@ def devices(vmi: Json, *, agent_port: bool) -> list[Device]:
         result.append(Device(id="balloon.0", balloon=Balloon(statistics_seconds=STATISTICS_SECONDS)))
     if isinstance(wanted.get("rng"), dict):
         result.append(Device(id="rng.0", rng=Rng()))
+    if isinstance(wanted.get("tpm"), dict):
+        result += _tpm(object_at(wanted, "tpm"), tpm_state, f"{at}.tpm")
     if isinstance(wanted.get("watchdog"), dict):
         result.append(_watchdog(object_at(wanted, "watchdog"), f"{at}.watchdog"))
     result += [
@@ -211,6 +215,14 @@ def devices(vmi: Json, *, agent_port: bool) -> list[Device]:
     if isinstance(wanted.get("clientPassthrough"), dict):
         result.append(Device(id="usb.0", usb_redirection=UsbRedirection(channels=USB_CHANNELS)))
     return result
+
+
+def _tpm(tpm: Json, state: str, at: str) -> list[Device]:
+    """The newer interface comes with kept state, as in the reference implementation."""
+    only(tpm, {"enabled", "persistent"}, at)
+    if tpm.get("enabled") is False:
+        return []
+    return [Device(id="tpm.0", tpm=Tpm(handle=state, model="crb" if state else "tis"))]
 
 
 def _watchdog(watchdog: Json, at: str) -> Device:

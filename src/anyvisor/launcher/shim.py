@@ -7,9 +7,10 @@ One file that stands alone on Debian's python3-minimal, which has no json, ctype
 the wire form is NUL-separated records, key and value in turn; the agent imports the codec from here.
 
 Hand-over (SOCK_SEQPACKET, the agent connects): `ping` is answered by `waiting`; a plan (one message, its
-descriptors by SCM_RIGHTS in the order of its `fd` records) by `taken`, or by `refused NUL sentence`. After
-`taken` the end of the connection means that exec worked (or that the process ended: ask its pidfd), and
-`failed NUL sentence` that it did not. Exactly one plan is taken, from uid 0 or from the shim's own.
+descriptors by SCM_RIGHTS in the order of its `fd` records) by `taken`, or by `refused NUL sentence`. A `helper`
+record begins the program of a helper, which is started before the VMM. After `taken` the end of the connection
+means that exec worked (or that the process ended: ask its pidfd), and `failed NUL sentence` that it did not.
+Exactly one plan is taken, from uid 0 or from the shim's own.
 
 Exit codes of `run`, before the VMM's own count: 0 ended by a signal while waiting, 64 wrong usage, 65 the
 plan was refused, 66 the directory or the socket cannot be used, 71 the descriptors cannot be placed, 126 the
@@ -75,13 +76,28 @@ class PlanError(Exception):
 
 
 class Plan:
-    """What to execute: `numbers[i]` is where the i-th descriptor that came with the plan goes."""
+    """What to execute: `numbers[i]` is where the i-th descriptor that came with the plan goes.
 
-    def __init__(self, argv: list[str], env: list[str], numbers: list[int], in_directory: bool = False) -> None:
+    The descriptors of helpers follow, helper by helper. A helper has none of its own.
+    """
+
+    def __init__(
+        self,
+        argv: list[str],
+        env: list[str],
+        numbers: list[int],
+        in_directory: bool = False,
+        helpers: "list[Plan] | None" = None,
+    ) -> None:
         self.argv = argv
         self.env = env
         self.numbers = numbers
         self.in_directory = in_directory
+        self.helpers = helpers or []
+
+    def descriptors(self) -> int:
+        """How many come with it."""
+        return len(self.numbers) + sum(len(helper.numbers) for helper in self.helpers)
 
 
 class Step:
@@ -104,15 +120,20 @@ class StopPlan:
 
 def encode_plan(plan: Plan) -> bytes:
     """Return the plan as one message; raises PlanError for one that no shim would take."""
-    records = [("version", "1")]
-    records += [("arg", value) for value in plan.argv]
-    records += [("env", value) for value in plan.env]
-    records += [("fd", str(number)) for number in plan.numbers]
+    records = [("version", "1"), *_program(plan)]
     if plan.in_directory:
         records.append(("cwd", "launcher"))
+    for helper in plan.helpers:
+        records += [("helper", ""), *_program(helper)]
     data = _join(records)
     decode_plan(data)
     return data
+
+
+def _program(plan: Plan) -> list[tuple[str, str]]:
+    records = [("arg", value) for value in plan.argv]
+    records += [("env", value) for value in plan.env]
+    return records + [("fd", str(number)) for number in plan.numbers]
 
 
 def decode_plan(data: bytes) -> Plan:
@@ -120,30 +141,35 @@ def decode_plan(data: bytes) -> Plan:
     if len(data) > PLAN_LIMIT:
         raise PlanError(f"the plan has {len(data)} bytes, {PLAN_LIMIT} are allowed")
     plan = Plan([], [], [])
+    program = plan
     for key, value in _split(data):
         if key == "arg":
-            plan.argv.append(value)
+            program.argv.append(value)
         elif key == "env":
-            plan.env.append(value)
+            program.env.append(value)
         elif key == "fd":
-            plan.numbers.append(_number(value))
+            program.numbers.append(_number(value))
         elif key == "cwd" and value == "launcher":
             plan.in_directory = True
+        elif key == "helper" and not value:
+            program = Plan([], [], [])
+            plan.helpers.append(program)
         else:
             raise PlanError(f"the plan has an unknown record {key!r}={value[:40]!r}")
-    _check_plan(plan)
+    for each in (plan, *plan.helpers):
+        _check_program(each)
+    if plan.descriptors() > DESCRIPTOR_LIMIT:
+        raise PlanError(f"the plan has {plan.descriptors()} descriptors, {DESCRIPTOR_LIMIT} are allowed")
     return plan
 
 
-def _check_plan(plan: Plan) -> None:
+def _check_program(plan: Plan) -> None:
     if not plan.argv or not plan.argv[0].startswith("/"):
         raise PlanError("the plan names no program by an absolute path")
     if any("=" not in entry or entry.startswith("=") for entry in plan.env):
         raise PlanError("the plan has an environment entry without NAME=")
     if len(set(plan.numbers)) != len(plan.numbers):
         raise PlanError("the plan names a descriptor number twice")
-    if len(plan.numbers) > DESCRIPTOR_LIMIT:
-        raise PlanError(f"the plan has {len(plan.numbers)} descriptors, {DESCRIPTOR_LIMIT} are allowed")
 
 
 def _number(value: str) -> int:
@@ -285,8 +311,8 @@ def _receive(connection: socket.socket) -> tuple[Plan, list[int]] | None:
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                 raise PlanError("the plan or its descriptors were cut off")
             plan = decode_plan(data)
-            if len(received) != len(plan.numbers):
-                raise PlanError(f"{len(received)} descriptors came, the plan names {len(plan.numbers)}")
+            if len(received) != plan.descriptors():
+                raise PlanError(f"{len(received)} descriptors came, the plan names {plan.descriptors()}")
         except PlanError as error:
             _answer(connection, REFUSED, str(error))
             raise _ShimError(EXIT_PLAN, str(error)) from error
@@ -299,21 +325,17 @@ def _answer(connection: socket.socket, kind: bytes, message: str) -> None:
 
 
 def _execute(connection: socket.socket, plan: Plan, received: list[int], where: int) -> int:
+    connection = socket.socket(fileno=fcntl.fcntl(connection.detach(), fcntl.F_DUPFD_CLOEXEC, FREE_NUMBERS))
     try:
-        connection = _place(connection, plan, received, where)
+        _place(connection.fileno(), plan, received, where)
     except OSError as error:
-        message = f"cannot place the descriptors: {error.strerror}"
+        message = f"cannot begin: {error.strerror}"
         _answer(connection, FAILED, message)
         raise _ShimError(EXIT_DESCRIPTORS, message) from error
-    # Python ignores these two, and exec keeps what is ignored.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    os.umask(0o077)
-    environment = dict(entry.split("=", 1) for entry in plan.env)
     try:
+        _settle()
         connection.send(TAKEN)
-        os.execve(plan.argv[0], plan.argv, environment)
+        os.execve(plan.argv[0], plan.argv, _environment(plan))
     except OSError as error:
         message = f"cannot execute {plan.argv[0]}: {error.strerror}"
         _answer(connection, FAILED, message)
@@ -322,21 +344,67 @@ def _execute(connection: socket.socket, plan: Plan, received: list[int], where: 
         return code
 
 
-def _place(connection: socket.socket, plan: Plan, received: list[int], where: int) -> socket.socket:
-    """Number the plan's descriptors and close all others but the standard ones and the connection."""
+def _settle() -> None:
+    """Make the process as a program expects it: Python ignores two signals, and exec keeps what is ignored."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.umask(0o077)
+
+
+def _environment(program: Plan) -> dict[str, str]:
+    return dict(entry.split("=", 1) for entry in program.env)
+
+
+def _place(kept: int, plan: Plan, received: list[int], where: int) -> None:
+    """Start the helpers, number the plan's descriptors and close all others but the standard ones and `kept`."""
     if plan.in_directory:
         os.fchdir(where)
     else:
         os.chdir("/")
     parked = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, FREE_NUMBERS) for number in received]
-    kept = fcntl.fcntl(connection.detach(), fcntl.F_DUPFD_CLOEXEC, FREE_NUMBERS)
     os.closerange(3, FREE_NUMBERS)
-    for source, target in zip(parked, plan.numbers, strict=True):
+    at = len(plan.numbers)
+    for helper in plan.helpers:
+        _start_helper(helper, parked[at : at + len(helper.numbers)])
+        at += len(helper.numbers)
+    for source, target in zip(parked, plan.numbers, strict=False):
         os.dup2(source, target, inheritable=True)
         os.close(source)
     os.closerange(FREE_NUMBERS, kept)
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
-    return socket.socket(fileno=kept)
+
+
+def _start_helper(helper: Plan, parked: list[int]) -> None:
+    """Start a helper by double fork, as the VMM will reap no children; raises OSError when it cannot be executed."""
+    reader, low = os.pipe()
+    writer = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, FREE_NUMBERS)
+    os.close(low)
+    if (child := os.fork()) == 0:
+        try:
+            if os.fork() == 0:
+                _execute_helper(helper, parked, writer)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    failure = os.read(reader, 64)
+    os.close(reader)
+    if failure:
+        number = int(failure)
+        raise OSError(number, f"helper {helper.argv[0]} cannot be executed: {os.strerror(number)}")
+
+
+def _execute_helper(helper: Plan, parked: list[int], writer: int) -> None:
+    """The end of `writer` tells that exec worked; what is parked closes itself by it."""
+    try:
+        os.closerange(3, FREE_NUMBERS)
+        for source, target in zip(parked, helper.numbers, strict=True):
+            os.dup2(source, target, inheritable=True)
+        _settle()
+        os.execve(helper.argv[0], helper.argv, _environment(helper))
+    except OSError as error:
+        os.write(writer, str(error.errno or errno.EIO).encode())
 
 
 def stop(directory: str) -> int:

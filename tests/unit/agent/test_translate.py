@@ -28,7 +28,7 @@ VOLUME = VolumeHandle(layers=[VolumeHandle.Layer(handle="volume/root")], size_by
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"launchSecurity": {"sev": {}}}, "spec.domain.launchSecurity"),
-    ({"devices": {"tpm": {}}}, "spec.domain.devices.tpm"),
+    ({"devices": {"tpm": {"model": "x"}}}, "spec.domain.devices.tpm.model"),
     ({"devices": {"hostDevices": []}}, "spec.domain.devices.hostDevices"),
     ({"cpu": {"dedicatedCpuPlacement": True}}, "spec.domain.cpu.dedicatedCpuPlacement"),
     ({"cpu": {"numa": {}}}, "spec.domain.cpu.numa"),

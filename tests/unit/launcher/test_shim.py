@@ -40,6 +40,16 @@ def test_plan_survives_the_wire(argv: list[str], env: list[str], numbers: list[i
     assert vars(read) == vars(plan)
 
 
+@given(
+    st.lists(st.tuples(st.lists(text, max_size=3), st.lists(st.integers(3, 250), unique=True, max_size=5)), max_size=3)
+)
+def test_helpers_survive_the_wire(helpers: list[tuple[list[str], list[int]]]):
+    programs = [shim.Plan(["/helper", *argv], ["A=b"], numbers) for argv, numbers in helpers]
+    read = shim.decode_plan(shim.encode_plan(shim.Plan(["/vmm"], [], [4], True, programs)))
+    assert [vars(each) for each in read.helpers] == [vars(each) for each in programs]
+    assert (read.argv, read.numbers, read.in_directory) == (["/vmm"], [4], True)
+
+
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused_as_a_plan(data: bytes):
     with pytest.raises(shim.PlanError):
@@ -165,6 +175,52 @@ def test_the_vmm_may_work_in_its_directory(launcher: Launcher):
     launcher.hand_over(shim.Plan(["/bin/sh", "-c", "pwd > cwd.part; mv cwd.part cwd"], [], [], True), [])
     wait_for(report.exists)
     assert report.read_text().strip() == str(launcher.directory)
+
+
+def test_helpers_run_beside_the_vmm_with_their_own_descriptors(launcher: Launcher):
+    here = launcher.directory
+    report, listener = here / "report", socket.socket(socket.AF_UNIX)
+    listener.bind(str(here / "helper.sock"))
+    listener.listen(1)
+    ours, theirs = os.pipe()
+    helper = shim.Plan([sys.executable, "-I", "-S", str(VMM), "7", str(report)], ["WHO=helper"], [7])
+    plan = shim.Plan(["/bin/sh", "-c", "echo vmm >&9; read line <&8"], [], [8, 9], False, [helper])
+    waits, ends = os.pipe()
+    assert launcher.hand_over(plan, [waits, theirs, listener.fileno()]) == [shim.TAKEN]
+    os.close(theirs)
+    listener.close()
+    assert os.read(ours, 10) == b"vmm\n"
+    wait_for(report.exists)
+    state = json.loads(report.read_text())
+    assert {int(number) for number, name in state["descriptors"].items() if not name.endswith("/fd")} == {0, 1, 2, 7}
+    assert state["environment"].get("WHO") == "helper"
+    assert launcher.process.poll() is None
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(here / "helper.sock"))
+        [pid] = [int(entry) for entry in os.listdir("/proc") if entry.isdecimal() and of_session(int(entry), launcher)]
+        assert os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+        client.sendall(b"quit\n")
+    os.write(ends, b"\n")
+    assert launcher.end()[0] == 0
+    os.kill(pid, signal.SIGKILL)
+    for descriptor in (ours, waits, ends):
+        os.close(descriptor)
+
+
+def of_session(pid: int, launcher: Launcher) -> bool:
+    try:
+        return pid != launcher.process.pid == os.getsid(pid)
+    except ProcessLookupError:
+        return False
+
+
+def test_a_helper_that_cannot_be_executed_is_told_and_no_vmm_runs(launcher: Launcher):
+    mark = launcher.directory / "mark"
+    plan = shim.Plan(["/usr/bin/touch", str(mark)], [], [], False, [shim.Plan(["/no/such/helper"], [], [])])
+    [answer] = launcher.hand_over(plan, [])
+    assert answer.startswith(shim.FAILED + b"\0cannot begin: helper /no/such/helper cannot be executed")
+    assert launcher.end()[0] == shim.EXIT_DESCRIPTORS
+    assert not mark.exists()
 
 
 @pytest.mark.parametrize(("program", "code"), [("/no/such/vmm", 127), ("/etc/passwd", 126)])

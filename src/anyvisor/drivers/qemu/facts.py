@@ -27,6 +27,7 @@ from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, Ac
 PROBE_SECONDS: Final = 20.0
 GUEST_SECONDS: Final = 10.0
 """The probe guest needs a tenth of a second where it runs at all."""
+TPM: Final = "/usr/bin/swtpm"
 FORM: Final = 4
 """Raised whenever the facts or the ways to find them change."""
 
@@ -42,6 +43,8 @@ class Facts(VmmFacts, frozen=True):
     """QEMU's devices for graphics cards."""
     uefi: Uefi | None = None
     uefi_secure: Uefi | None = None
+    tpm: str = ""
+    """The TPM emulator; empty = it is not installed."""
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
@@ -51,7 +54,7 @@ class Facts(VmmFacts, frozen=True):
 
 def key(emulator: str) -> str:
     """What the facts stand and fall with."""
-    return facts_key(FORM, emulator, firmware.fingerprint())
+    return facts_key(FORM, emulator, firmware.fingerprint(), str(os.access(TPM, os.X_OK)))
 
 
 async def find(emulator: str, cache: Path | None) -> Facts:
@@ -116,6 +119,7 @@ async def _ask(emulator: str) -> Facts:
         models: list[dict[str, Any]] = await client.execute("query-cpu-definitions")
         displays = [name for name in DEVICES if await _has_device(client, name)]
     plain, secure = firmware.find()
+    tpm = TPM if os.access(TPM, os.X_OK) else ""
     return Facts(
         emulator,
         version=version,
@@ -125,6 +129,7 @@ async def _ask(emulator: str) -> Facts:
         displays=tuple(displays),
         uefi=plain,
         uefi_secure=secure,
+        tpm=tpm,
         installed=True,
     )
 

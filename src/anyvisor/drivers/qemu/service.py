@@ -10,7 +10,7 @@ from anyvisor.drivers.qemu import EMULATOR, facts, firmware, handle, manifest
 from anyvisor.drivers.qemu.facts import Facts
 from anyvisor.drivers.qemu.firmware import Uefi
 from anyvisor.drivers.qemu.session import Session
-from anyvisor.drivers.qemu.translate import Host, translate
+from anyvisor.drivers.qemu.translate import Host, tpm, translate
 from anyvisor.drivers.qemu.translate.firmware import is_uefi
 from anyvisor.drivers.qemu.translate.host import Firmware
 from anyvisor.drivers.qemu.translate.machine import CONTROL
@@ -131,6 +131,7 @@ def _host(found: Facts, machine: Machine) -> Host:
         reasons={ACCELERATOR_KVM: found.kvm_message},
         cpu_models=frozenset(found.cpu_models),
         displays=frozenset(found.displays),
+        tpm=found.tpm,
         uefi=_firmware(found.uefi) if uefi else None,
         uefi_secure=_firmware(found.uefi_secure) if uefi else None,
     )
@@ -142,6 +143,8 @@ def _firmware(found: Uefi | None) -> Firmware | None:
 
 def _node_facts(found: Facts) -> NodeFacts:
     withdrawn = dict(firmware.problems(found.uefi, found.uefi_secure))
+    if not found.tpm:
+        withdrawn["device.tpm"] = f"no TPM emulator is installed on this node: {tpm.INSTALL}"
     if not found.kvm_runs:
         withdrawn["accel.kvm"] = found.kvm_message
     return NodeFacts(

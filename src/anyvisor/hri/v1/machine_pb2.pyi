@@ -54,7 +54,7 @@ class PrepareResponse(_message.Message):
     def __init__(self, confirmed: _Optional[_Iterable[str]] = ..., launch: _Optional[_Union[LaunchPlan, _Mapping]] = ..., endpoints: _Optional[_Iterable[_Union[_types_pb2.Endpoint, _Mapping]]] = ..., driver_handles: _Optional[_Iterable[str]] = ..., handle: _Optional[bytes] = ..., devices: _Optional[_Iterable[_Union[_types_pb2.DeviceState, _Mapping]]] = ..., accelerator: _Optional[_Union[_types_pb2.Accelerator, str]] = ..., profile: _Optional[str] = ..., findings: _Optional[_Iterable[_Union[_types_pb2.Finding, _Mapping]]] = ...) -> None: ...
 
 class LaunchPlan(_message.Message):
-    __slots__ = ("mode", "argv", "env", "descriptors", "limits", "seccomp_profile", "helpers", "working_directory", "seeds")
+    __slots__ = ("mode", "argv", "env", "descriptors", "limits", "seccomp_profile", "helpers", "working_directory", "seeds", "pairs")
     class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         MODE_UNSPECIFIED: _ClassVar[LaunchPlan.Mode]
@@ -76,6 +76,7 @@ class LaunchPlan(_message.Message):
     HELPERS_FIELD_NUMBER: _ClassVar[int]
     WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     SEEDS_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
     mode: LaunchPlan.Mode
     argv: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.RepeatedScalarFieldContainer[str]
@@ -85,7 +86,16 @@ class LaunchPlan(_message.Message):
     helpers: _containers.RepeatedCompositeFieldContainer[Helper]
     working_directory: bool
     seeds: _containers.RepeatedCompositeFieldContainer[Seed]
-    def __init__(self, mode: _Optional[_Union[LaunchPlan.Mode, str]] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., descriptors: _Optional[_Iterable[_Union[DescriptorSlot, _Mapping]]] = ..., limits: _Optional[_Iterable[_Union[Limit, _Mapping]]] = ..., seccomp_profile: _Optional[str] = ..., helpers: _Optional[_Iterable[_Union[Helper, _Mapping]]] = ..., working_directory: _Optional[bool] = ..., seeds: _Optional[_Iterable[_Union[Seed, _Mapping]]] = ...) -> None: ...
+    pairs: _containers.RepeatedCompositeFieldContainer[SocketPair]
+    def __init__(self, mode: _Optional[_Union[LaunchPlan.Mode, str]] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., descriptors: _Optional[_Iterable[_Union[DescriptorSlot, _Mapping]]] = ..., limits: _Optional[_Iterable[_Union[Limit, _Mapping]]] = ..., seccomp_profile: _Optional[str] = ..., helpers: _Optional[_Iterable[_Union[Helper, _Mapping]]] = ..., working_directory: _Optional[bool] = ..., seeds: _Optional[_Iterable[_Union[Seed, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[SocketPair, _Mapping]]] = ...) -> None: ...
+
+class SocketPair(_message.Message):
+    __slots__ = ("first", "second")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SECOND_FIELD_NUMBER: _ClassVar[int]
+    first: str
+    second: str
+    def __init__(self, first: _Optional[str] = ..., second: _Optional[str] = ...) -> None: ...
 
 class Seed(_message.Message):
     __slots__ = ("handle", "content")

@@ -5,6 +5,8 @@ from typing import Final
 
 from anyvisor.drivers.qemu.translate import addresses
 from anyvisor.drivers.qemu.translate.draft import Draft
+from anyvisor.drivers.qemu.translate.host import Host
+from anyvisor.drivers.qemu.translate.tpm import add_tpm
 from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Console, Device
 from anyvisor.hri.v1.types_pb2 import Endpoint
@@ -50,7 +52,7 @@ def _console_chardev(draft: Draft, console: Console, chardev: str) -> str:
     return text
 
 
-def add_devices(draft: Draft, devices: Sequence[Device]) -> None:
+def add_devices(draft: Draft, devices: Sequence[Device], host: Host) -> None:
     """Devices with a fixed slot; at most one of each kind."""
     seen: set[str] = set()
     for index, device in enumerate(devices):
@@ -75,6 +77,8 @@ def add_devices(draft: Draft, devices: Sequence[Device]) -> None:
                 draft.device(f"device-{device.id}", "pvpanic-pci", addresses.fixed("panic"))
             case "input":
                 _add_tablet(draft, device, path)
+            case "tpm":
+                add_tpm(draft, device, host, f"{path}.tpm")
             case "guest_agent_port":
                 _add_agent_port(draft)
             case other:

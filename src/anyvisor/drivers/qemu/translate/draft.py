@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from anyvisor.hri.errors import InvalidRequest
 from anyvisor.hri.kit import drafts
 from anyvisor.hri.kit.drafts import Json
-from anyvisor.hri.v1.machine_pb2 import Seed
+from anyvisor.hri.v1.machine_pb2 import Helper, Seed, SocketPair
 from anyvisor.hri.v1.types_pb2 import Endpoint
 
 
@@ -26,6 +26,8 @@ class Draft(drafts.Draft):
     working_directory: bool = False
     """Whether QEMU makes sockets in the launcher's directory."""
     seeds: list[Seed] = field(default_factory=list[Seed])
+    pairs: list[SocketPair] = field(default_factory=list[SocketPair])
+    helpers: list[Helper] = field(default_factory=list[Helper])
     _sets: dict[str, int] = field(default_factory=dict[str, int])
 
     def option(self, name: str, *values: str) -> None:

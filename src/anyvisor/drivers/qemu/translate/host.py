@@ -33,3 +33,5 @@ class Host:
     """QEMU's devices for graphics cards that this binary has."""
     uefi: Firmware | None = None
     uefi_secure: Firmware | None = None
+    tpm: str = ""
+    """Absolute path of the TPM emulator in the launcher; empty = there is none."""

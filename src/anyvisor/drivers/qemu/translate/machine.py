@@ -41,7 +41,7 @@ HONOURED: Final = frozenset(
         *("nics.tap", "nics.user", "nics.link_down"),
         *("consoles.id", "consoles.kind", "consoles.log_handle", "consoles.closed"),
         *("devices.id", "devices.balloon.free_page_reporting", "devices.balloon", "devices.rng", "devices.panic"),
-        *("devices.guest_agent_port", "devices.input.type", "devices.input.bus"),
+        *("devices.guest_agent_port", "devices.input.type", "devices.input.bus", "devices.tpm"),
         *("displays.id", "displays.model", "displays.heads"),
         *("clock.utc_offset_seconds", "clock.timers.name", "clock.timers.present"),
         *("lifecycle",),
@@ -83,7 +83,7 @@ def translate(machine: Machine, host: Host) -> Translation:
     add_nics(draft, machine.nics, buses, boot)
     add_disks(draft, machine.disks, buses, boot)
     add_displays(draft, machine.displays, host)
-    add_devices(draft, machine.devices)
+    add_devices(draft, machine.devices, host)
     draft.check()
     launch = LaunchPlan(
         mode=LaunchPlan.MODE_EXEC,
@@ -91,6 +91,8 @@ def translate(machine: Machine, host: Host) -> Translation:
         descriptors=draft.slots,
         working_directory=draft.working_directory,
         seeds=draft.seeds,
+        pairs=draft.pairs,
+        helpers=draft.helpers,
     )
     launch.limits.add(name="nofile", soft=NOFILE, hard=NOFILE)
     return Translation(launch, draft.endpoints, draft.devices, draft.findings, accelerator, profile)
