@@ -166,9 +166,9 @@ async def test_what_the_driver_refuses_is_told_with_its_field(world: World):
 
 
 async def test_a_field_that_is_not_served_is_told_with_its_path(world: World):
-    await world.make("u", domain={"memory": {"guest": "64Mi"}, "devices": {"tpm": {}}})
+    await world.make("u", domain={"memory": {"guest": "64Mi"}, "launchSecurity": {"sev": {}}})
     failed = await world.phase("u", "Failed")
-    assert "spec.domain.devices.tpm" in str(failed["status"]["conditions"])
+    assert "spec.domain.launchSecurity" in str(failed["status"]["conditions"])
 
 
 async def test_a_driver_that_is_not_installed(world: World):
