@@ -21,3 +21,15 @@ def bar(title: str) -> Generator[Report]:
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(title, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+@contextmanager
+def steps(title: str) -> Generator[Callable[[str], None]]:
+    """Show which step the work is at; without a terminal, one line a step."""
+    if not sys.stderr.isatty():
+        yield lambda step: print(f"{title}: {step}", file=sys.stderr, flush=True)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(title) as shown:
+        yield lambda step: shown.update(f"{title}: {step}")

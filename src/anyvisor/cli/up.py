@@ -11,6 +11,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drivers", type=_names, metavar="A,B", help="hypervisor drivers to serve (default: those whose VMM is here)"
     )
+    parser.add_argument("--stay", action="store_true", help="stay in the foreground, also when it runs already")
     parser.add_argument("--detach", action="store_true", help="return when ready; `anyvisor down` stops it")
 
 
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (InstanceError, DriverError) as error:
         raise CommandError(str(error)) from error
     ready = f"anyvisor {'is ready' if started else 'was running already'}: KUBECONFIG={instance.kubeconfig}"
-    if arguments.detach or not started:
+    if arguments.detach or not (started or arguments.stay):
         print(ready)
         return 0
     again = f"anyvisor --data-dir {instance.data_dir} up"

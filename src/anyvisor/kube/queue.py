@@ -26,8 +26,10 @@ Reconcile = Callable[[K], Awaitable[float | None]]
 class WorkQueue(Generic[K]):
     """Belongs to one event loop; nothing in it polls."""
 
-    def __init__(self, policy: BackoffPolicy = POLICY) -> None:
+    def __init__(self, policy: BackoffPolicy = POLICY, weight: Callable[[K], int] | None = None) -> None:
+        """`weight`: of the keys that are ready, the heaviest comes first; in the order of their coming without one."""
         self._policy = policy
+        self._weight = weight
         self._ready: deque[K] = deque()
         self._dirty: set[K] = set()
         self._active: set[K] = set()
@@ -88,10 +90,17 @@ class WorkQueue(Generic[K]):
             finally:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
-        key = self._ready.popleft()
+        key = self._next()
         self._dirty.discard(key)
         self._active.add(key)
         return key
+
+    def _next(self) -> K:
+        if self._weight is None or len(self._ready) == 1:
+            return self._ready.popleft()
+        heaviest = max(self._ready, key=self._weight)
+        self._ready.remove(heaviest)
+        return heaviest
 
     def done(self, key: K) -> None:
         """Give `key` back; it comes again at once if it was added meanwhile."""

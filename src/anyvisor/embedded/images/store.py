@@ -14,9 +14,9 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Container, Generator, Iterable, Iterator
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -55,6 +55,8 @@ class Image:
     files: tuple[StoredFile, ...]
     origin: str = FROM_FILE
     """An image from a registry can be had again; what a person brought in is only removed by one."""
+    recipe: str = ""
+    """What it was built by here, if it was: the same recipe is not built twice."""
 
     @property
     def bytes(self) -> int:
@@ -129,23 +131,58 @@ class ImageStore:
             OSError: it cannot be read, or the store's disk is full.
         """
         reference = normalize(reference)
+        with self._bringing_in():
+            if source.is_dir() or archive.is_archive(source):
+                files = self._take_archive(source, progress)
+            else:
+                files = [self._take_file(f"/disk/{source.name}", source, progress)]
+            if not files:
+                raise ImageError(f"{source} holds no files below /disk or /boot")
+            origin = FROM_REGISTRY if pulled_digest else FROM_FILE
+            image = Image(reference, pulled_digest or _digest(files), int(time.time()), tuple(files), origin)
+            self._name(image)
+        return image
+
+    def import_built(self, sources: Mapping[str, Path], reference: str, recipe: str) -> Image:
+        """Take in the files of an image (by their paths in it) that was built here by `recipe`.
+
+        Raises:
+            ImageError: one of them cannot be used; nothing was kept.
+            OSError: it cannot be read, or the store's disk is full.
+        """
+        reference = normalize(reference)
+        with self._bringing_in():
+            files = [self._take_file(path, source, None) for path, source in sorted(sources.items())]
+            image = Image(reference, _digest(files), int(time.time()), tuple(files), FROM_FILE, recipe)
+            self._name(image)
+        return image
+
+    def name_built(self, recipe: str, reference: str) -> Image | None:
+        """Give what a recipe made a further name; None when it is not here."""
+        with self._locked():
+            found = next((image for image in self.images() if image.recipe == recipe), None)
+            if found is None:
+                return None
+            image = replace(found, reference=normalize(reference))
+            write_file(self._ref(image.reference), json.dumps(asdict(image)).encode(), 0o644)
+        return image
+
+    @contextmanager
+    def _bringing_in(self) -> Generator[None]:
         try:
             with _held(self._incoming, fcntl.LOCK_SH):
-                if source.is_dir() or archive.is_archive(source):
-                    files = self._take_archive(source, progress)
-                else:
-                    with source.open("rb") as content:
-                        files = [self._take(f"/disk/{source.name}", content, progress)]
-                if not files:
-                    raise ImageError(f"{source} holds no files below /disk or /boot")
-                origin = FROM_REGISTRY if pulled_digest else FROM_FILE
-                image = Image(reference, pulled_digest or _digest(files), int(time.time()), tuple(files), origin)
-                with self._locked():
-                    write_file(self._ref(reference), json.dumps(asdict(image)).encode(), 0o644)
+                yield
         finally:
             with self._locked():
                 self._sweep()
-        return image
+
+    def _name(self, image: Image) -> None:
+        with self._locked():
+            write_file(self._ref(image.reference), json.dumps(asdict(image)).encode(), 0o644)
+
+    def _take_file(self, path: str, source: Path, progress: Progress | None) -> StoredFile:
+        with source.open("rb") as content:
+            return self._take(path, content, progress)
 
     def find(self, reference: str) -> Image | None:
         """The image of that name, if it is here and whole.
@@ -374,4 +411,5 @@ def _decode(document: dict[str, Any]) -> Image:
         if not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
             raise ValueError("a blob's name is no SHA-256 sum")
     origin = str(document.get("origin", FROM_FILE))
-    return Image(str(document["reference"]), str(document["digest"]), int(document["created"]), files, origin)
+    recipe = str(document.get("recipe", ""))
+    return Image(str(document["reference"]), str(document["digest"]), int(document["created"]), files, origin, recipe)

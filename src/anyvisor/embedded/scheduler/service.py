@@ -4,6 +4,8 @@ Decisions are made one after the other, as each placement changes the ground for
 the moment of its decision, before the API server accepts the binding and the watch shows it.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -14,6 +16,7 @@ import msgspec
 
 from anyvisor.api.meta import Json
 from anyvisor.embedded.scheduler.decide import Placement, decide
+from anyvisor.embedded.scheduler.priority import PriorityClass, priority, unknown_class
 from anyvisor.embedded.scheduler.views import Cluster, Node, Pod
 from anyvisor.kube import errors
 from anyvisor.kube.client import Client, PatchType
@@ -21,12 +24,16 @@ from anyvisor.kube.events import EventKind, EventRecorder, reference
 from anyvisor.kube.informer import Informer
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.queue import WorkQueue
-from anyvisor.kube.resources import NAMESPACES, NODES, PODS
+from anyvisor.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 
 log = logging.getLogger(__name__)
 
 NAME: Final = "default-scheduler"
 """Value of `spec.schedulerName` of the pods that are ours; the API's default."""
+
+QUIET: Final = 2.0
+LONGEST_SETTLING: Final = 20.0
+"""Seconds, after a start with priority classes: without one more pod, and at most."""
 
 BINDINGS: Final = 8
 """Bindings that may be under way at once; decisions are not, as none of them waits for anything."""
@@ -42,10 +49,14 @@ class Scheduler:
         self._client = client
         self._events = events
         self._cluster = Cluster()
-        self._queue: WorkQueue[Key] = WorkQueue()
+        self._queue: WorkQueue[Key] = WorkQueue(weight=self._priority)
         self._pods = Informer(client, PODS)
         self._nodes = Informer(client, NODES)
         self._namespaces = Informer(client, NAMESPACES)
+        self._priority_classes = Informer(client, PRIORITY_CLASSES)
+        self._classes: dict[str, PriorityClass] = {}
+        self._news = asyncio.Event()
+        """Set when a pod came that is to be placed."""
         self._waiting: set[Key] = set()
         """Pods that no node would do for; tried again when something gives room."""
         self._assumed: set[Key] = set()
@@ -55,6 +66,7 @@ class Scheduler:
         """Watch and place; raises what breaks an informer."""
         async with AsyncExitStack() as stack:
             for informer, handler in (
+                (self._priority_classes, self._class_changed),
                 (self._namespaces, self._namespace_changed),
                 (self._nodes, self._node_changed),
                 (self._pods, self._pod_changed),
@@ -62,7 +74,30 @@ class Scheduler:
                 await stack.enter_async_context(informer)
                 await informer.synced.wait()
                 informer.on_change(handler)
+            if self._classes:
+                await self._settle()
             await self._queue.run(self._place, workers=BINDINGS)
+
+    async def _settle(self) -> None:
+        """After a start, wait until no more pods come: what a restart of the machine brings is placed by priority."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_SETTLING):
+                while True:
+                    self._news.clear()
+                    async with asyncio.timeout(QUIET):
+                        await self._news.wait()
+
+    def _priority(self, key: Key) -> int:
+        found = self._pods.get(*key)
+        pod = _read(found, Pod) if found is not None else None
+        return priority(pod.spec, self._classes) if pod is not None else 0
+
+    def _class_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
+        if new is not None:
+            self._classes[new.meta.name] = new.decode(PriorityClass)
+            self._retry_waiting()
+        elif old is not None:
+            self._classes.pop(old.meta.name, None)
 
     def _namespace_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
         if new is not None:
@@ -95,6 +130,7 @@ class Scheduler:
             self._waiting.discard(pod.key)
             self._cluster.put(pod, pod.spec.node_name)
         elif pod.key not in self._assumed:
+            self._news.set()
             self._queue.add(pod.key)
 
     def _forget(self, key: Key) -> None:
@@ -117,6 +153,10 @@ class Scheduler:
             await self._refuse(found, pod, _no_such_scheduler(pod))
             return
         if pod.spec.scheduling_gates:
+            return
+        if unknown_class(pod.spec, self._classes):
+            self._waiting.add(key)
+            await self._refuse(found, pod, f"no PriorityClass with name {pod.spec.priority_class_name} was found.")
             return
         answer = decide(pod, self._cluster)
         if isinstance(answer, Placement):

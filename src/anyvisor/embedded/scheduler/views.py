@@ -110,6 +110,8 @@ class Gate(View, frozen=True, kw_only=True):
 class PodSpec(View, frozen=True, kw_only=True):
     node_name: str = ""
     scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
     scheduling_gates: tuple[Gate, ...] = ()
     node_selector: dict[str, str] = {}
     affinity: Affinity = Affinity()

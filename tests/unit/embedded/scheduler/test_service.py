@@ -56,6 +56,27 @@ async def test_pods_are_bound_and_events_say_so() -> None:
     assert messages == {"Successfully assigned default/a to n1", "Successfully assigned default/b to n2"}
 
 
+async def test_what_waits_at_a_start_is_placed_by_priority() -> None:
+    async with serve(FakeServer()) as server:
+        server.put("nodes", "n1", "", status=ROOM)
+        server.put("priorityclasses", "high", "", value=1000)
+        for number, name in enumerate(("", "high", "", "high")):
+            server.put("pods", f"p{number}", spec={**asks("1Gi"), "priorityClassName": name})
+        server.put("pods", "odd", spec={**asks("1Mi"), "priorityClassName": "none"})
+        transport = HttpTransport(ClientConfig(server.url))
+        client = Client(transport)
+        async with EventRecorder(client, "scheduler") as events:
+            task = asyncio.create_task(Scheduler(client, events).run())
+            await server.until(
+                lambda: bool(said(server, "p0")) and bool(said(server, "p2")) and bool(said(server, "odd"))
+            )
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await transport.close()
+    assert [node_of(server, f"p{number}") for number in range(4)] == ["", "n1", "", "n1"]
+    assert said(server, "odd")[0][2] == "no PriorityClass with name none was found."
+
+
 async def test_many_pods_at_once_never_overfill_a_node() -> None:
     async with scheduling("n1", "n2") as server:
         for number in range(6):
