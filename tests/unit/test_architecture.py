@@ -35,7 +35,7 @@ CORE = ("admission", "planning", "controller", "gateway", "agent", "embedded", "
 VMM_NAMES = re.compile(r"qemu|libvirt|cloud.?hypervisor|\bqmp\b|firecracker|crosvm|user.mode.linux", re.IGNORECASE)
 # Wire names of the served API, Debian packages that guests get, and the format's own documentation.
 ALLOWED_NAMES = re.compile(
-    r"/var/run/libvirt|LibvirtHooksServerAndClient|libvirt-log-filters|libvirt-runtime|qemuGuestAgent|QemuGuestAgent|QEMUGuestAgent|org\.qemu\.guest_agent|qemu_guest_agent|"qemu-guest-agent"|https://www\.qemu\.org/docs"
+    r"/var/run/libvirt|LibvirtHooksServerAndClient|libvirt-log-filters|libvirt-runtime|qemuGuestAgent|QemuGuestAgent|QEMUGuestAgent|org\.qemu\.guest_agent|qemu_guest_agent|qemu-guest-agent|https://www\.qemu\.org/docs"
 )
 
 
