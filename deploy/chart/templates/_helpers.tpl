@@ -1,0 +1,29 @@
+{{- define "anyvisor.labels" -}}
+app.kubernetes.io/part-of: anyvisor
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "anyvisor.tag" -}}
+{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "anyvisor.image" -}}
+{{ .Values.image.registry }}/anyvisor:{{ include "anyvisor.tag" . }}
+{{- end }}
+
+{{- define "anyvisor.podDefaults" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .Values.priorityClass.name }}
+priorityClassName: {{ .Values.priorityClass.name }}
+{{- end }}
+{{- end }}
+
+{{- define "anyvisor.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}

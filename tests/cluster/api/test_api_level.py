@@ -1,0 +1,162 @@
+"""The product on the official API server, without nodes: definitions, admission, aggregation, rights."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.conftest import programs
+from tests.cluster.installation import NAMESPACE, Installation, documents
+from tests.cluster.kit.control_plane import ControlPlane, control_plane
+
+Json = dict[str, Any]
+ROOT = Path(__file__).parents[3]
+SUBRESOURCES = "/apis/subresources.kubevirt.io/v1/namespaces/default"
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with control_plane(programs("apiserver", "components"), controllers=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def installed(plane: ControlPlane) -> Installation:
+    made = Installation(plane)
+    made.install()
+    return made
+
+
+def vm(name: str, **domain: Any) -> Json:
+    spec = {"domain": {"memory": {"guest": "64Mi"}, "devices": {}, **domain}}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"runStrategy": "Halted", "template": {"spec": spec}},
+    }
+
+
+def create(plane: ControlPlane, obj: Json, *words: str) -> str:
+    return plane.kubectl("create", "-f", "-", *words, stdin=json.dumps(obj), check=False)
+
+
+def test_every_definition_is_structural_and_accepted_without_a_warning(plane: ControlPlane) -> None:
+    definitions = [one for one in documents() if one["kind"] == "CustomResourceDefinition"]
+    said = plane.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crds"), check=False)
+    assert "Warning" not in said
+    for definition in definitions:
+        name = definition["metadata"]["name"]
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
+        found = plane.get("crd", name)
+        bad = {c["type"] for c in found["status"]["conditions"] if c["type"] in ("NonStructuralSchema",)}
+        assert not bad, found["status"]["conditions"]
+
+
+def test_the_manifest_is_taken_as_it_is(plane: ControlPlane) -> None:
+    said = plane.kubectl(
+        "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f",
+        str(ROOT / "deploy" / "anyvisor-install.yaml"), check=False,
+    )  # fmt: skip
+    wrong = [line for line in said.splitlines() if "serverside-applied" not in line and f'"{NAMESPACE}"' not in line]
+    assert wrong == []
+
+
+def test_an_object_gets_its_defaults_and_the_planners_word(installed: Installation) -> None:
+    plane = installed.plane
+    assert "created" in create(plane, vm("plain"))
+    stored = plane.get("vm", "plain")
+    assert stored["spec"]["template"]["spec"]["domain"]["machine"]["type"]
+    said = create(plane, vm("greedy", cpu={"cores": 1024, "sockets": 4}))
+    assert "1024" in said or "cpu" in said
+    assert not plane.get("vm", "greedy")
+
+
+def test_all_causes_come_in_one_answer(installed: Installation) -> None:
+    wrong = vm("wrong", devices={"disks": [{"name": "a", "disk": {"bus": "virtio"}}]}, cpu={"cores": -1})
+    said = create(installed.plane, {**wrong, "spec": {**wrong["spec"], "runStrategy": "Sometimes"}})
+    assert "disks[0]" in said
+    assert "runStrategy" in said or "Sometimes" in said
+
+
+def test_a_dry_run_is_answered_and_keeps_nothing(installed: Installation) -> None:
+    said = create(installed.plane, vm("dry"), "--dry-run=server", "-o", "json")
+    assert json.loads(said)["spec"]["template"]["spec"]["domain"]["machine"]["type"]
+    assert not installed.plane.get("vm", "dry")
+
+
+@pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.yaml")), ids=lambda path: path.name)
+def test_examples_pass_strictly(installed: Installation, example: Path) -> None:
+    for document in yaml.safe_load_all(example.read_text()):
+        said = create(installed.plane, document, "--dry-run=server", "--validate=strict")
+        assert "created" in said, said
+
+
+def test_subresources_are_answered_through_the_aggregation(installed: Installation) -> None:
+    plane = installed.plane
+    version = json.loads(plane.kubectl("get", "--raw", "/apis/subresources.kubevirt.io/v1/version"))
+    assert "anyvisor" in version["gitVersion"]
+    assert "created" in create(plane, vm("switched"))
+    plane.kubectl("replace", "--raw", f"{SUBRESOURCES}/virtualmachines/switched/start", "-f", "-", stdin="{}")
+    found = plane.get("vm", "switched")
+    assert found["spec"]["runStrategy"] == "Always" or found["status"].get("stateChangeRequests")
+    review = {
+        "apiVersion": "reviews.anyvisor.io/v1alpha1",
+        "kind": "MachineReview",
+        "metadata": {"generateName": "r"},
+        "spec": {"machine": {"kind": "VirtualMachine", "spec": vm("x")["spec"]}},
+    }
+    path = "/apis/reviews.anyvisor.io/v1alpha1/namespaces/default/machinereviews"
+    answer = json.loads(plane.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(review)))
+    assert answer["status"]["verdict"] == "SATISFIED"
+
+
+def test_rights_are_asked_for_on_behalf_of_the_user(installed: Installation) -> None:
+    plane = installed.plane
+    create(plane, vm("guarded"))
+    path = f"{SUBRESOURCES}/virtualmachines/guarded/start"
+    plane.kubectl("create", "rolebinding", "viewer", "--clusterrole=view", "--user=nina", "-n", "default")
+    plane.kubectl("create", "rolebinding", "editor", "--clusterrole=edit", "--user=otto", "-n", "default")
+    refused = plane.kubectl("replace", "--raw", path, "-f", "-", "--as=nina", stdin="{}", check=False)
+    assert "forbidden" in refused.lower()
+    plane.wait("apiserver", lambda: plane.kubectl(
+        "auth", "can-i", "update", "virtualmachines.subresources.kubevirt.io/start", "--as=otto", check=False
+    ).strip() == "yes")  # fmt: skip
+    plane.kubectl("replace", "--raw", path, "-f", "-", "--as=otto", stdin="{}")
+
+
+def test_nobody_speaks_for_others_past_the_proxy(installed: Installation) -> None:
+    import ssl
+    import urllib.error
+    import urllib.request
+
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    asked = urllib.request.Request(
+        f"https://127.0.0.1:{installed.port}{SUBRESOURCES}/virtualmachines/plain/expand-spec",
+        headers={"X-Remote-User": "admin", "X-Remote-Group": "system:masters"},
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(asked, context=context)
+    assert refused.value.code == 401
+
+
+def test_renewed_certificates_are_used_without_a_restart(installed: Installation) -> None:
+    plane = installed.plane
+    before = plane.get("secret", "anyvisor-certificates", NAMESPACE)["data"]
+    plane.kubectl(
+        "patch", "secret", "anyvisor-certificates", "-n", NAMESPACE, "--type=json",
+        "-p", '[{"op":"remove","path":"/data/authority.key"}]',
+    )  # fmt: skip
+
+    def renewed() -> bool:
+        data = plane.get("secret", "anyvisor-certificates", NAMESPACE)["data"]
+        return "authority.key" in data and data["gateway.crt"] != before["gateway.crt"]
+
+    plane.wait("gateway", renewed)
+    plane.wait("gateway", lambda: "created" in create(plane, vm("later"), "--dry-run=server"))
+    json.loads(plane.kubectl("get", "--raw", "/apis/subresources.kubevirt.io/v1/version"))
+    assert plane.processes.alive("gateway")
