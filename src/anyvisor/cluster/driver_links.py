@@ -1,0 +1,118 @@
+"""Where the agent reaches the drivers of its node: links to sockets in the driver pods, renewed as these pods change.
+
+A link leads to the socket's own inode (`/proc/self/fd/N`), which was opened in the pod following no link, so a driver
+cannot lead the agent to a socket of somebody else.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from anyvisor.agent.driver import DriverAddress
+from anyvisor.cluster.pods import NodePods
+from anyvisor.hri.packages import DriverPackage
+from anyvisor.kube.objects import CachedObject
+
+log = logging.getLogger(__name__)
+
+APP: Final = ("app", "anyvisor-driver")
+DRIVER: Final = "anyvisor.io/driver"
+CONTAINER: Final = "driver"
+SOCKETS: Final = ("hri.sock", "fd.sock")
+PLACE: Final = "/run/anyvisor"
+RETRY_SECONDS: Final = 0.5
+
+
+@dataclass(slots=True)
+class DriverLinks:
+    """Keeps `directory`/DRIVER/{hri,fd}.sock current, for the drivers in pods of `namespace`."""
+
+    pods: NodePods
+    namespace: str
+    directory: Path
+    packages: Sequence[DriverPackage]
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _linked: dict[str, tuple[int, list[int]]] = field(default_factory=dict[str, tuple[int, list[int]]])
+
+    def addresses(self) -> list[DriverAddress]:
+        """Where each driver will be found."""
+        return [self._address(package) for package in self.packages]
+
+    def _address(self, package: DriverPackage) -> DriverAddress:
+        place = self.directory / package.name
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stated = frozenset(
+            name
+            for name, statement in package.manifest["capabilities"].items()
+            if statement.get("state") in (True, "yes")
+        )
+        hri, descriptors = (str(place / name) for name in SOCKETS)
+        return DriverAddress(package.manifest["driver"], hri, descriptors, stated)
+
+    async def run(self) -> None:
+        """Follow the driver pods until cancelled."""
+        self.pods.cache.on_change(lambda _old, _new: self._changed.set())
+        while True:
+            self._changed.clear()
+            settled = [await self._follow(package.name) for package in self.packages]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if all(settled) else RETRY_SECONDS):
+                    await self._changed.wait()
+
+    async def _follow(self, driver: str) -> bool:
+        """Link one driver's sockets; False when another look is due soon."""
+        pod = self._pod(driver)
+        if pod is None:
+            return True
+        process = await self.pods.process(pod.meta.uid, CONTAINER)
+        if process is None:
+            return False
+        try:
+            known = self._linked.get(driver)
+            if known is not None and known[0] == process.pid:
+                return True
+            inodes: list[int] = []
+            try:
+                for name in SOCKETS:
+                    inodes.append(process.open_inode(f"{PLACE}/{name}"))
+                    if not stat.S_ISSOCK(os.fstat(inodes[-1]).st_mode):
+                        raise OSError(f"{name} is no socket")
+            except OSError as error:
+                log.info("driver %s does not listen yet: %s", driver, error)
+                for inode in inodes:
+                    os.close(inode)
+                return False
+            self._link(driver, process.pid, inodes)
+            return True
+        finally:
+            process.close()
+
+    def _link(self, driver: str, pid: int, inodes: list[int]) -> None:
+        for name, inode in zip(SOCKETS, inodes, strict=True):
+            fresh = self.directory / driver / f".{name}"
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(f"/proc/self/fd/{inode}")
+            fresh.replace(self.directory / driver / name)
+        _, before = self._linked.get(driver, (0, []))
+        for inode in before:
+            os.close(inode)
+        self._linked[driver] = pid, inodes
+        log.info("driver %s is reached in process %s", driver, pid)
+
+    def _pod(self, driver: str) -> CachedObject | None:
+        """The newest pod of the driver on this node."""
+        found = [
+            pod
+            for pod in self.pods.cache.values()
+            if pod.meta.namespace == self.namespace
+            and (pod.meta.labels or {}).get(APP[0]) == APP[1]
+            and (pod.meta.labels or {}).get(DRIVER) == driver
+            and not pod.meta.deletion_timestamp
+        ]
+        return max(found, key=lambda pod: pod.meta.creation_timestamp or "", default=None)
