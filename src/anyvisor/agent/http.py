@@ -1,6 +1,6 @@
 """The agent's HTTP interface, for the gateway and the API server: streams, verbs, logs, metrics.
 
-On a unix socket the kernel says who asks; nobody else is answered.
+On a unix socket the kernel says who asks, over TLS (`remote.py`) the client's certificate; nobody else is answered.
 """
 
 import asyncio
@@ -47,9 +47,11 @@ _STATUS: Final = {
 }
 
 
-def application(context: NodeContext, metrics: CollectorRegistry, uids: Collection[int]) -> web.Application:
-    """The routes. `uids` may ask besides root and ourselves."""
-    app = web.Application(middlewares=[_peer_check(frozenset({0, os.geteuid(), *uids}))])
+def application(
+    context: NodeContext, metrics: CollectorRegistry, allows: Callable[[web.Request], bool]
+) -> web.Application:
+    """The routes; who is not allowed gets no answer but that."""
+    app = web.Application(middlewares=[_peer_check(allows)])
     app[CONTEXT] = context
     app[METRICS] = metrics
     app.router.add_get("/healthz", _healthz)
@@ -68,16 +70,24 @@ def application(context: NodeContext, metrics: CollectorRegistry, uids: Collecti
     return app
 
 
-def _peer_check(uids: frozenset[int]) -> Callable[..., Awaitable[web.StreamResponse]]:
-    policy = PeerPolicy(uids)
+def local_peers(uids: Collection[int]) -> Callable[[web.Request], bool]:
+    """Allow those at a unix socket who run as one of `uids`, as root or as ourselves."""
+    policy = PeerPolicy(frozenset({0, os.geteuid(), *uids}))
 
+    def allows(request: web.Request) -> bool:
+        transport = request.transport
+        peer = transport.get_extra_info("socket") if transport is not None else None
+        return peer is not None and policy.allows(peer)
+
+    return allows
+
+
+def _peer_check(allows: Callable[[web.Request], bool]) -> Callable[..., Awaitable[web.StreamResponse]]:
     @web.middleware
     async def check(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        transport = request.transport
-        peer = transport.get_extra_info("socket") if transport is not None else None
-        if peer is None or not policy.allows(peer):
+        if not allows(request):
             raise web.HTTPForbidden(text="only the control plane of this instance may ask the agent\n")
         return await handler(request)
 

@@ -5,9 +5,9 @@ import fcntl
 import logging
 import os
 import resource
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,8 +17,9 @@ from anyvisor.agent.driver import DriverAddress, DriverSession
 from anyvisor.agent.launchers import LauncherSource
 from anyvisor.agent.machine import DRIVER
 from anyvisor.agent.node import NodeReporter
-from anyvisor.agent.node_context import BY_UID, BY_VMI, AttachNetwork, NodeContext
+from anyvisor.agent.node_context import BY_UID, BY_VMI, AttachNetwork, NodeContext, VolumesOf
 from anyvisor.agent.records import RecordStore
+from anyvisor.agent.remote import RemoteListener
 from anyvisor.agent.volumes.source import ClaimSource, ImageSource
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
@@ -55,7 +56,18 @@ class AgentConfig:
     attach_network: AttachNetwork
     http_uids: Collection[int] = ()
     """Who may ask over HTTP, besides root and ourselves: the control process."""
+    remote: RemoteListener | None = None
+    """Serves HTTP to a gateway elsewhere, instead of on the socket."""
+    volumes_of: VolumesOf | None = None
+    """Where each machine's images and claims come from, instead of `images` and `claims`."""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Labels of the Node that no driver states."""
     workers: int = 16
+
+    @property
+    def endpoint(self) -> str:
+        """Where the gateway asks."""
+        return self.remote.endpoint if self.remote is not None else f"unix:{self.socket}"
 
 
 async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -> None:
@@ -85,6 +97,7 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
                 images=config.images,
                 claims=config.claims,
                 attach_network=config.attach_network,
+                volumes_of=config.volumes_of,
                 vmis=vmis,
                 pods=pods,
                 queue=WorkQueue[str](),
@@ -96,7 +109,7 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
 
 
 async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event | None) -> None:
-    reporter = NodeReporter(config.client, config.node, f"unix:{config.socket}", context.sessions)
+    reporter = NodeReporter(config.client, config.node, config.endpoint, context.sessions, config.labels)
     for address in config.drivers:
         context.sessions[address.name] = DriverSession(
             address,
@@ -130,8 +143,12 @@ async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event
 
 @asynccontextmanager
 async def _serving(config: AgentConfig, context: NodeContext) -> AsyncGenerator[None]:
-    app = http.application(context, metrics.registry(context), config.http_uids)
-    runner = await http.listen(config.socket, app, config.http_uids)
+    if config.remote is not None:
+        app = http.application(context, metrics.registry(context), config.remote.allows)
+        runner = await config.remote.listen(app)
+    else:
+        app = http.application(context, metrics.registry(context), http.local_peers(config.http_uids))
+        runner = await http.listen(config.socket, app, config.http_uids)
     try:
         yield
     finally:

@@ -139,11 +139,19 @@ def node_labels(session: DriverSession) -> dict[str, str | None]:
 class NodeReporter:
     """Keeps the HypervisorNode of this node current: written when something changed, and at no other time."""
 
-    def __init__(self, client: Client, node: str, endpoint: str, sessions: Mapping[str, DriverSession]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        endpoint: str,
+        sessions: Mapping[str, DriverSession],
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         self._client = client
         self._node = node
         self._endpoint = endpoint
         self._sessions = sessions
+        self._own = dict(labels or {})
         self._changed = asyncio.Event()
         self._changed.set()
         self._labels: dict[str, str | None] = {}
@@ -176,7 +184,9 @@ class NodeReporter:
         }
         if status != object_at(present, "status"):
             await self._client.patch(HYPERVISOR_NODES, self._node, None, {"status": status}, subresource="status")
-        wanted = {label: value for s in self._sessions.values() for label, value in node_labels(s).items()}
+        wanted: dict[str, str | None] = {**self._own}
+        for session in self._sessions.values():
+            wanted |= node_labels(session)
         if wanted != self._labels:
             gone: dict[str, str | None] = dict.fromkeys(self._labels)
             await self._client.patch(NODES, self._node, None, {"metadata": {"labels": gone | wanted}})

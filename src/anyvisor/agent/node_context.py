@@ -1,6 +1,7 @@
 """What all parts of the agent share: who we are, what we watch, what we use."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,6 +32,10 @@ class AttachNetwork(Protocol):
         ...
 
 
+VolumesOf = Callable[[Json, str], tuple[ImageSource, ClaimSource]]
+"""From a VMI and the uid of its launcher pod to where its images and claims are found."""
+
+
 @dataclass(slots=True)
 class NodeContext:
     """One node's agent."""
@@ -43,6 +48,7 @@ class NodeContext:
     images: ImageSource
     claims: ClaimSource
     attach_network: AttachNetwork
+    volumes_of: VolumesOf | None
     vmis: Informer
     pods: Informer
     queue: WorkQueue[str]
@@ -57,6 +63,12 @@ class NodeContext:
     """Monotonic seconds of the next try: what a failed start itself stirs up must not begin it anew."""
     damaged: dict[str, str] = field(default_factory=dict[str, str])
     """Machines whose record cannot be used, and why: they are reported and not touched."""
+
+    def volume_sources(self, vmi: Json, pod_uid: str) -> tuple[ImageSource, ClaimSource]:
+        """Where the images and claims of one machine are found."""
+        if self.volumes_of is not None:
+            return self.volumes_of(vmi, pod_uid)
+        return self.images, self.claims
 
     def vmi(self, machine_id: str) -> Json | None:
         """The VMI of a machine, as it was last seen."""

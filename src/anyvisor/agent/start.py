@@ -116,7 +116,7 @@ async def _open(context: NodeContext, vmi: Json, pod: Json) -> Opened:
     directory = await asyncio.to_thread(context.store.directory, uid(vmi))
     try:
         volumes, network = await asyncio.gather(
-            open_volumes(vmi, volume_context(context, uid(pod), directory)),
+            open_volumes(vmi, volume_context(context, vmi, uid(pod), directory)),
             attach(context, vmi, pod, adopted=False),
             return_exceptions=True,
         )
@@ -135,10 +135,11 @@ async def _open(context: NodeContext, vmi: Json, pod: Json) -> Opened:
     raise failures[0]
 
 
-def volume_context(context: NodeContext, pod_uid: str, directory: int) -> VolumeContext:
+def volume_context(context: NodeContext, vmi: Json, pod_uid: str, directory: int) -> VolumeContext:
     """What opening volumes needs, for the machine of this launcher pod."""
+    images, claims = context.volume_sources(vmi, pod_uid)
     mount = partial(context.launchers.mount, pod_uid)
-    return VolumeContext(images=context.images, claims=context.claims, directory=directory, mount=mount)
+    return VolumeContext(images=images, claims=claims, directory=directory, mount=mount)
 
 
 async def attach(context: NodeContext, vmi: Json, pod: Json, *, adopted: bool) -> NetworkSet:

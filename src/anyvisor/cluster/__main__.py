@@ -18,6 +18,21 @@ def _parser() -> argparse.ArgumentParser:
     controller.add_argument("--driver", action="append", default=[], help="an installed driver; may be repeated")
     controller.add_argument("--image", action="append", default=[], metavar="DRIVER=IMAGE", help="its launcher image")
     controller.add_argument("--health-port", type=int, default=8080)
+    agent = parts.add_parser("agent", help="the machines of one node")
+    agent.add_argument("--node", required=True)
+    agent.add_argument("--address", required=True, help="where the gateway reaches this agent")
+    agent.add_argument("--port", type=int, default=8444)
+    agent.add_argument("--state", type=Path, default=Path("/var/lib/anyvisor"))
+    agent.add_argument("--host-state", default="", help="where --state is on the host, if elsewhere")
+    agent.add_argument("--host-dev", type=Path, default=Path("/host/dev"))
+    agent.add_argument("--links", type=Path, default=Path("/run/anyvisor/drivers"))
+    agent.add_argument("--tls", type=Path, required=True)
+    agent.add_argument("--device-plugins", type=Path, help="the kubelet's directory; none = no plugins")
+    agent.add_argument("--driver", action="append", default=[])
+    driver = parts.add_parser("driver", help="one hypervisor driver of one node")
+    driver.add_argument("--driver", required=True)
+    driver.add_argument("--sockets", type=Path, required=True)
+    driver.add_argument("--state", type=Path, required=True)
     return parser
 
 
@@ -50,6 +65,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     kubeconfig=options.kubeconfig,
                 )
             )
+        case "agent":
+            from anyvisor.cluster import agent
+
+            agent.run(
+                agent.ClusterAgentConfig(
+                    namespace=options.namespace,
+                    node=options.node,
+                    address=options.address,
+                    port=options.port,
+                    state=options.state,
+                    host_state=options.host_state,
+                    host_dev=options.host_dev,
+                    links=options.links,
+                    tls=options.tls,
+                    device_plugins=options.device_plugins,
+                    drivers=options.driver,
+                    kubeconfig=options.kubeconfig,
+                )
+            )
+        case "driver":
+            from anyvisor.cluster import driver
+
+            driver.run(options.driver, options.sockets, options.state)
         case _:
             parser.error(f"there is no component {options.component}")
 

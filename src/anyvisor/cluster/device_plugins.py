@@ -211,7 +211,7 @@ class DevicePlugins:
         descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         watch = linux.Watch.open(descriptor)
         try:
-            while path.exists():
+            while await asyncio.to_thread(path.exists):
                 await watch.changed()
         finally:
             watch.close()
