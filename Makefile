@@ -7,12 +7,12 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 PYTEST := $(PY) -m pytest
-TIERS ?= unit contract machine e2e
+TIERS ?= unit contract machine e2e cluster
 
-.PHONY: help venv system demo test lint format bench guests proto crds conform replay clean
+.PHONY: help venv system demo test lint format bench guests proto crds conform replay kubernetes test-cluster manifest images clean
 
 help: ## show this text
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 venv: $(READY) ## the Python environment, with the CLI at .venv/bin/anyvisor
 
@@ -28,6 +28,18 @@ demo: system venv guests ## boot a real VM through the API, show its console, ki
 
 test: system venv guests ## all tests that this machine can run
 	@$(PYTEST) $(addprefix tests/,$(TIERS)) $(ARGS)
+
+kubernetes: venv ## the official Kubernetes from its Go modules, into ~/.cache/anyvisor (11 minutes at first)
+	@$(PY) -m tests.cluster.kit.build
+
+test-cluster: system venv guests ## all cluster tests, on an official cluster that is built first
+	@ANYVISOR_CLUSTER=yes $(PYTEST) tests/cluster $(ARGS)
+
+manifest: venv ## deploy/anyvisor-install.yaml from the chart (needs helm)
+	@$(PY) -m tools.installmanifest
+
+images: venv ## the container images as OCI archives, into build/images (needs root and mmdebstrap)
+	@$(PY) -m tools.images
 
 lint: venv ## ruff, pyright (strict), generated code up to date
 	@$(VENV)/bin/ruff check .

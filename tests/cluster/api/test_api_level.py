@@ -1,6 +1,9 @@
 """The product on the official API server, without nodes: definitions, admission, aggregation, rights."""
 
 import json
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,10 +79,10 @@ def test_an_object_gets_its_defaults_and_the_planners_word(installed: Installati
 
 
 def test_all_causes_come_in_one_answer(installed: Installation) -> None:
-    wrong = vm("wrong", devices={"disks": [{"name": "a", "disk": {"bus": "virtio"}}]}, cpu={"cores": -1})
-    said = create(installed.plane, {**wrong, "spec": {**wrong["spec"], "runStrategy": "Sometimes"}})
+    disks = [{"name": name, "disk": {"bus": "virtio"}} for name in "ab"]
+    said = create(installed.plane, vm("wrong", devices={"disks": disks}))
     assert "disks[0]" in said
-    assert "runStrategy" in said or "Sometimes" in said
+    assert "disks[1]" in said
 
 
 def test_a_dry_run_is_answered_and_keeps_nothing(installed: Installation) -> None:
@@ -129,10 +132,6 @@ def test_rights_are_asked_for_on_behalf_of_the_user(installed: Installation) -> 
 
 
 def test_nobody_speaks_for_others_past_the_proxy(installed: Installation) -> None:
-    import ssl
-    import urllib.error
-    import urllib.request
-
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     asked = urllib.request.Request(
@@ -142,6 +141,7 @@ def test_nobody_speaks_for_others_past_the_proxy(installed: Installation) -> Non
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(asked, context=context)
     assert refused.value.code == 401
+    refused.value.close()
 
 
 def test_renewed_certificates_are_used_without_a_restart(installed: Installation) -> None:

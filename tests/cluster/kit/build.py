@@ -1,6 +1,6 @@
 """The official Kubernetes, built from its Go modules into a cache that outlives the checkout.
 
-`python -m tests.cluster.kit.build [apiserver] [components] [runtime] [helm]` builds what is named, or all, and prints
+`python -m tests.cluster.kit.build [apiserver] [components] [runtime]` builds what is named, or all, and prints
 the folder of the programs. What is there already, built from the same sources by the same compiler, is not built
 again: a second call takes no time. Go modules come through the ordinary client; nothing of them is kept here but the
 locked list of their versions.
@@ -73,7 +73,6 @@ TARGETS: Mapping[str, Target] = {
         tuple(f"{_CNI}/{name}" for name in ("main/bridge", "main/loopback", "ipam/host-local", "meta/portmap")),
         folder="cni",
     ),
-    "helm": Target("helm", ("helm.sh/helm/v4/cmd/helm",)),
 }
 
 
@@ -109,10 +108,11 @@ def build(names: Sequence[str]) -> Path:
     """
     place = cache()
     place.mkdir(parents=True, exist_ok=True)
-    with (place / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for name in missing(names):
-            _build(name, place)
+    for name in missing(names):
+        with (place / f".{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not is_built(name):
+                _build(name, place)
     return place
 
 

@@ -1,0 +1,84 @@
+"""The chart and the plain manifest are the same, and what they ask for is the least that works."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tools import installmanifest
+
+Json = dict[str, Any]
+DOCUMENTS: list[Json] = [one for one in yaml.safe_load_all(installmanifest.MANIFEST.read_text()) if one]
+POD_KINDS = ("DaemonSet", "Deployment")
+
+
+def pods() -> list[Json]:
+    return [one["spec"]["template"]["spec"] for one in DOCUMENTS if one["kind"] in POD_KINDS]
+
+
+def named(kind: str, name: str) -> Json:
+    return next(one for one in DOCUMENTS if one["kind"] == kind and one["metadata"]["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def helm() -> str:
+    found = installmanifest.find_helm()
+    if found is None:
+        pytest.skip("helm is neither on the PATH nor in the cache")
+    return found
+
+
+def test_the_manifest_is_what_the_chart_makes(helm: str) -> None:
+    assert installmanifest.render(helm) == installmanifest.MANIFEST.read_text()
+
+
+def test_optional_parts_can_be_switched(helm: str) -> None:
+    text = installmanifest.render(
+        helm, "monitoring.enabled=true", "networkPolicies=false", "priorityClass.create=false"
+    )
+    kinds = {one["kind"] for one in yaml.safe_load_all(text) if one}
+    assert "PodMonitor" in kinds
+    assert kinds.isdisjoint({"NetworkPolicy", "PriorityClass"})
+
+
+def test_no_container_is_privileged_and_only_the_agent_has_capabilities() -> None:
+    for pod in pods():
+        agent = pod["serviceAccountName"] == "anyvisor-agent"
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod.get("hostPID", False) is agent
+        assert not pod.get("hostNetwork")
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["capabilities"]["drop"] == ["ALL"]
+            assert not context.get("privileged")
+            assert bool(context["capabilities"].get("add")) is agent
+
+
+def test_a_driver_has_neither_rights_nor_a_token_nor_a_network() -> None:
+    bound = {subject["name"] for one in DOCUMENTS if one["kind"].endswith("RoleBinding") for subject in one["subjects"]}
+    assert "anyvisor-driver" not in bound
+    drivers = [pod for pod in pods() if pod["serviceAccountName"] == "anyvisor-driver"]
+    assert drivers
+    assert all(pod["automountServiceAccountToken"] is False for pod in drivers)
+    assert not any("hostPath" in volume for pod in drivers for volume in pod["volumes"])
+    assert named("NetworkPolicy", "anyvisor-driver")["spec"]["policyTypes"] == ["Ingress", "Egress"]
+
+
+def test_the_agent_may_not_read_secrets_and_nobody_has_all_rights() -> None:
+    for one in DOCUMENTS:
+        if one["kind"] not in ("ClusterRole", "Role"):
+            continue
+        for rule in one.get("rules") or ():
+            assert "*" not in rule["verbs"], one["metadata"]["name"]
+            assert "*" not in rule["apiGroups"], one["metadata"]["name"]
+            if "secrets" in rule["resources"]:
+                assert (one["kind"], one["metadata"]["name"]) == ("Role", "anyvisor-gateway")
+
+
+def test_no_webhook_stands_in_the_way_of_our_own_start() -> None:
+    hooks = [hook for one in DOCUMENTS if one["kind"].endswith("WebhookConfiguration") for hook in one["webhooks"]]
+    failing = [hook for hook in hooks if hook["failurePolicy"] == "Fail"]
+    groups = {group for hook in failing for rule in hook["rules"] for group in rule["apiGroups"]}
+    assert groups == {"kubevirt.io"}
+    assert all(hook["sideEffects"] in ("None", "NoneOnDryRun") for hook in hooks)

@@ -1,0 +1,1 @@
+"""The container images: made without a container engine, and the same from the same input."""

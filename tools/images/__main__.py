@@ -1,0 +1,125 @@
+"""`python -m tools.images [--out DIR] [--registry NAME] [IMAGE ...]`: make the images as OCI archives.
+
+anyvisor          our components (controller, gateway, agent)
+driver-qemu       the driver's process, with the VMM that it asks for its facts
+launcher-qemu     the launcher: the VMM and the shim, on python3-minimal
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from anyvisor import __version__
+from anyvisor.hri import versions
+from tools.images import application, oci, rootfs
+
+DEFAULT_REGISTRY: Final = "ghcr.io/anyvisor"
+_COMPONENT: Final = ("/usr/bin/python3", "-I", "-c", "import runpy,sys;sys.path.insert(0,'/opt/anyvisor');"
+                     "sys.argv[0]='anyvisor';runpy.run_module('anyvisor.cluster',run_name='__main__')")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What an image is made of."""
+
+    packages: tuple[str, ...]
+    title: str
+    user: str
+    application: bool
+    stop_signal: str = ""
+
+
+IMAGES: Final = {
+    "anyvisor": Image(("python3", "nftables", "iproute2"), "Anyvisor's components", "65532", application=True),
+    "driver-qemu": Image(
+        ("python3", "qemu-system-x86", "ovmf"), "Anyvisor's driver for QEMU", "65532", application=True
+    ),
+    # A VMM that is PID 1 would end at SIGTERM at once, a power cut for its guest: it takes no notice of SIGURG.
+    "launcher-qemu": Image(
+        ("python3-minimal", "qemu-system-x86", "ovmf"), "Launcher for QEMU", "107", application=False,
+        stop_signal="SIGURG",
+    ),
+}  # fmt: skip
+
+
+def cache() -> Path:
+    """Where file systems are kept."""
+    base = os.environ.get("ANYVISOR_CACHE") or Path.home() / ".cache" / "anyvisor"
+    return Path(base) / "images"
+
+
+def build(name: str, out: Path, registry: str) -> Path:
+    """Make one image; its archive. The bill of materials lies beside it."""
+    image = IMAGES[name]
+    base = rootfs.build(image.packages, cache())
+    code = application.layer() if image.application else application.shim_layer()
+    config = oci.Config(
+        entrypoint=_COMPONENT if image.application else (),
+        user=image.user,
+        stop_signal=image.stop_signal,
+        labels={
+            "org.opencontainers.image.title": image.title,
+            "org.opencontainers.image.version": __version__,
+            "org.opencontainers.image.licenses": "Apache-2.0",
+            "io.anyvisor.hri.minor": f"{versions.MINOR}",
+        },
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    archive = out / f"{name}.tar"
+    digest = oci.write(archive, f"{registry}/{name}:{__version__}", [oci.Layer(base), code], config)
+    (out / f"{name}.spdx.json").write_text(json.dumps(bill(name, digest, base, image), indent=1) + "\n")
+    print(f"{registry}/{name}:{__version__} {digest} {archive} {archive.stat().st_size / 1e6:.0f} MB", flush=True)
+    return archive
+
+
+def bill(name: str, digest: str, base: Path, image: Image) -> dict[str, Any]:
+    """The bill of materials (SPDX 2.3): Debian's packages and Python's."""
+    listed = [(f"deb-{one.name}", one.name, one.version) for one in rootfs.contents(base)]
+    if image.application:
+        listed += [(f"python-{one.name}", one.name, one.version) for one in application.distributions()]
+    return {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": name,
+        "documentNamespace": f"https://anyvisor.io/spdx/{name}/{digest}",
+        "creationInfo": {"created": "2023-11-14T22:13:20Z", "creators": ["Tool: anyvisor-images"]},
+        "packages": [
+            {
+                "SPDXID": f"SPDXRef-{identity}",
+                "name": package,
+                "versionInfo": version,
+                "downloadLocation": "NOASSERTION",
+                "filesAnalyzed": False,
+            }
+            for identity, package, version in listed
+        ],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the named images, or all."""
+    parser = argparse.ArgumentParser(prog="python -m tools.images", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("build/images"))
+    parser.add_argument("--registry", default=DEFAULT_REGISTRY)
+    parser.add_argument("images", nargs="*", metavar="IMAGE")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.images if name not in IMAGES]
+    if unknown:
+        parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join(IMAGES)}")
+    try:
+        for name in options.images or IMAGES:
+            build(name, options.out, options.registry)
+    except rootfs.CannotBuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
