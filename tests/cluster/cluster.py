@@ -1,0 +1,145 @@
+"""A whole cluster on this machine with the product installed in it: real pods, real guests under emulation."""
+
+import json
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from guests import build as guests
+from tests.cluster.installation import NAMESPACE, documents
+from tests.cluster.kit.control_plane import ControlPlane
+from tests.cluster.kit.node import Node
+from tools.images import __main__ as builder
+from tools.images import oci
+
+Json = dict[str, Any]
+REGISTRY = "localhost/anyvisor"
+PUBLISHED = builder.DEFAULT_REGISTRY
+TINY = "localhost/guests/tiny:1"
+DISK = "localhost/guests/disk:1"
+COUNTER = re.compile(r"ANYVISOR t=(\d+)")
+
+
+@dataclass
+class Cluster:
+    """One control plane and its nodes."""
+
+    plane: ControlPlane
+    nodes: list[Node] = field(default_factory=list[Node])
+
+    def kubectl(self, *words: str, check: bool = True, stdin: str | None = None, seconds: float = 120) -> str:
+        """Run kubectl as the admin."""
+        return self.plane.kubectl(*words, check=check, stdin=stdin, seconds=seconds)
+
+    def add_node(self, archives: list[Path]) -> Node:
+        """Start one more node with the images on it."""
+        node = Node(self.plane, len(self.nodes) + 1)
+        self.nodes.append(node)
+        node.up()
+        for archive in archives:
+            node.load(archive)
+        return node
+
+    def install(self) -> None:
+        """Install by the plain manifest, with images that are on the nodes; returns when everything is ready."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents()})
+        text = text.replace(f"{PUBLISHED}/", f"{REGISTRY}/")
+        listed: list[Json] = json.loads(text)["items"]
+        self.plane.apply(*(one for one in listed if one["kind"] in ("CustomResourceDefinition", "Namespace")))
+        self.plane.apply(*(one for one in listed if one["kind"] != "CustomResourceDefinition"))
+        self.eventually("all components are ready", self.installed, 240)
+
+    def installed(self) -> bool:
+        """Whether every component runs, and a driver is healthy on each node."""
+        found = self.plane.get("kubevirts.kubevirt.io", "kubevirt", NAMESPACE)
+        if found.get("status", {}).get("phase") != "Deployed":
+            return False
+        nodes = self.plane.get("hypervisornodes.anyvisor.io")["items"]
+        healthy = [one for one in nodes if any(d.get("healthy") for d in one.get("status", {}).get("drivers", []))]
+        return len(healthy) == len(self.nodes)
+
+    def get(self, kind: str, name: str, namespace: str = "default") -> Json:
+        """One object; {} when there is none."""
+        return self.plane.get(kind, name, namespace)
+
+    def phase(self, name: str) -> str:
+        """The phase of a VMI."""
+        return self.get("vmi", name).get("status", {}).get("phase", "")
+
+    def launcher(self, name: str) -> Json:
+        """The launcher pod of a VMI; {} when there is none."""
+        words = ["get", "pods", "-l", f"vmi.kubevirt.io/id={name}", "-o", "json"]
+        return next(iter(json.loads(self.kubectl(*words))["items"]), {})
+
+    def wait_phase(self, name: str, phase: str = "Running", seconds: float = 120) -> Json:
+        """Wait for a VMI's phase; the VMI."""
+        self.eventually(f"{name} is {phase}", lambda: self.phase(name) == phase, seconds, name)
+        return self.get("vmi", name)
+
+    def console_log(self, name: str) -> str:
+        """What the guest wrote to its serial console, as the agent keeps it."""
+        uid = self.get("vmi", name).get("metadata", {}).get("uid", "")
+        logs = [node.place / "anyvisor" for node in self.nodes]
+        return "".join(
+            path.read_text(errors="replace") for place in logs for path in sorted(place.rglob("*")) if uid in str(path)
+        )
+
+    def eventually(self, what: str, done: Callable[[], bool], seconds: float = 90, vm: str = "") -> None:
+        """Ask again until it holds."""
+        deadline = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {seconds:.0f} s: {what}\n{self.story(vm)}")
+            time.sleep(0.3)
+
+    def story(self, vm: str = "") -> str:
+        """Everything that helps to see why it is not so."""
+        said = [
+            self.kubectl("get", "nodes,pods,vm,vmi,hypervisornodes", "-A", "-o", "wide", check=False),
+            self.kubectl("get", "events", "-A", "--sort-by=.lastTimestamp", check=False)[-4000:],
+        ]
+        for app in ("controller", "gateway", "agent", "driver"):
+            words = ("logs", "-n", NAMESPACE, "-l", f"app=anyvisor-{app}", "--tail=25", "--prefix")
+            said.append(self.kubectl(*words, check=False))
+        if vm:
+            said.append(self.kubectl("get", "vmi", vm, "-o", "yaml", check=False)[-3000:])
+        return "\n".join(said)
+
+
+def guest_archives(place: Path) -> list[Path]:
+    """The guests' images, named as manifests name them."""
+    made: list[Path] = []
+    for name, files in (
+        (TINY, {"/boot/vmlinuz": guests.tiny()}),
+        (DISK, {"/disk/disk.img": guests.disk()}),
+    ):
+        target = place / f"{name.replace('/', '-').replace(':', '-')}.tar"
+        oci.write(target, name, [oci.files_layer(files)], oci.Config())
+        made.append(target)
+    return made
+
+
+@contextmanager
+def cluster(programs: Path, archives: list[Path], nodes: int = 1) -> Generator[Cluster]:
+    """A cluster in a folder of its own, with the product installed."""
+    place = Path(tempfile.mkdtemp(prefix="av-k8s-", dir="/tmp"))
+    plane = ControlPlane(programs, place, public=True)
+    made = Cluster(plane)
+    try:
+        plane.up(controllers=True, scheduler=True)
+        for _ in range(nodes):
+            made.add_node([*archives, *guest_archives(place)])
+        made.install()
+        yield made
+    finally:
+        for node in made.nodes:
+            node.down()
+        plane.down()
+        with suppress(OSError):
+            shutil.rmtree(place)
