@@ -16,5 +16,5 @@ def test_core_and_driver_agree_on_its_digest() -> None:
 
 
 def test_nothing_is_stated_that_the_driver_does_not_serve() -> None:
-    unserved = {"change.disk.attach", "move.live", "snapshot.disk", "cpu.pin"}
+    unserved = {"change.disk.resize", "move.live", "snapshot.disk", "cpu.pin"}
     assert not unserved & manifest.read().stated

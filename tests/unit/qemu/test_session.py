@@ -141,6 +141,7 @@ async def test_adopted_vmm_whose_guest_never_ran_begins_as_the_machine_says(
     await peer.answer("qmp_capabilities")
     await peer.answer("query-name", {"name": "m1"})
     await peer.answer("query-status", {"status": "prelaunch"})
+    await peer.answer("qom-list", [])
     await peer.answer("query-cpus-fast", [])
     await peer.answer("query-iothreads", [])
     await peer.refuse("query-balloon", "no balloon")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from anyvisor import __version__
-from anyvisor.drivers.qemu import EMULATOR, facts, firmware, handle, manifest
+from anyvisor.drivers.qemu import EMULATOR, changes, facts, firmware, handle, manifest
 from anyvisor.drivers.qemu.facts import Facts
 from anyvisor.drivers.qemu.firmware import Uefi
 from anyvisor.drivers.qemu.session import Session
@@ -18,7 +18,7 @@ from anyvisor.hri.kit import Call, Descriptors, DriverInfo, MachineContext, kvm,
 from anyvisor.hri.kit.facts import Finder
 from anyvisor.hri.kit.sessions import SessionDriver
 from anyvisor.hri.v1.identity_pb2 import Condition
-from anyvisor.hri.v1.machine_pb2 import AdoptRequest, PrepareRequest, PrepareResponse
+from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareRequest, PrepareResponse
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
 from anyvisor.hri.v1.stream_pb2 import (
@@ -103,6 +103,10 @@ class QemuDriver(SessionDriver[Session]):
         session = Session(machine, first_run)
         machine.session = session
         await session.adopt(connection)
+
+    async def apply(self, machine: MachineContext, request: ApplyRequest, call: Call) -> None:
+        """One live change."""
+        await changes.apply(self.session(machine), request, call.descriptors)
 
     async def open_stream(
         self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors

@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Final
 
-from anyvisor.drivers.qemu import states
+from anyvisor.drivers.qemu import blocks, states
 from anyvisor.drivers.qemu.forwards import Forwards
 from anyvisor.drivers.qemu.qmp import Command, Event, QmpClient, QmpClosed, QmpRefused
 from anyvisor.drivers.qemu.translate.devices import AGENT_CHARDEV, AGENT_PORT
@@ -55,6 +55,13 @@ class Session:
         self.forwards = Forwards(self._monitor)
         self._retry: asyncio.TimerHandle | None = None
         self._retry_seconds = FIRST_RETRY_SECONDS
+        self._awaited: dict[str, asyncio.Future[None]] = {}
+        self._leftovers: dict[str, list[Command]] = {}
+
+    @property
+    def machine(self) -> MachineContext:
+        """The machine, for those who change it."""
+        return self._machine
 
     # Beginning
 
@@ -106,6 +113,7 @@ class Session:
             state.vmm_version = version
             state.graceful_stop_possible = True
         await self._read_agent_port(client)
+        await self._read_disks(client)
         await self.refresh()
         self._retry_when_io_failed()
 
@@ -118,6 +126,13 @@ class Session:
             state.guest_agent.connected = any(
                 each.get("label") == AGENT_CHARDEV and each.get("frontend-open") is True for each in chardevs
             )
+
+    async def _read_disks(self, client: QmpClient) -> None:
+        """Which disks came or went while the guest ran; the handle knows those of the start."""
+        found = await blocks.disks(client, list(self._machine.state.devices))
+        with self._machine.change() as state:
+            del state.devices[:]
+            state.devices.extend(found)
 
     async def _open(self, connection: socket.socket) -> QmpClient:
         self._client = await QmpClient.open(connection, self._on_event, self._on_closed)
@@ -196,6 +211,24 @@ class Session:
     async def _monitor(self, line: str) -> str:
         return str(await self._live().execute("human-monitor-command", {"command-line": line}))
 
+    def awaited(self, device: str) -> asyncio.Future[None]:
+        """Done when the device is gone, or its tray has moved; to be forgotten by who asked."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited[device] = future
+        return future
+
+    def leaves(self, device: str, leftovers: list[Command]) -> None:
+        """The guest was asked to let go of a device; what is to be done once it did, however late that is."""
+        self._leftovers[device] = leftovers
+
+    def forget(self, device: str) -> None:
+        """Nobody waits for the device any more."""
+        self._awaited.pop(device, None)
+
+    def client(self) -> QmpClient:
+        """The control channel; raises VmmFailed when there is none."""
+        return self._live()
+
     def _live(self) -> QmpClient:
         if self._client is None or self._client.closed:
             raise VmmFailed(f"there is no control channel to machine {self._machine.id!r}; adopt it first")
@@ -219,12 +252,32 @@ class Session:
             case "BALLOON_CHANGE" if isinstance(actual := event.data.get("actual"), int):
                 with self._machine.change() as state:
                     state.memory_bytes = max(actual, 0)
+            case "DEVICE_DELETED" if isinstance(device := event.data.get("device"), str):
+                self._gone(device)
+            case "DEVICE_TRAY_MOVED" if isinstance(drive := event.data.get("id"), str):
+                self._notify(drive)
             case _:
                 before = self._machine.view
                 after = states.after_event(before, event, self._intent)
                 if after != before:
                     self._machine.show(after)
                 self._retry_when_io_failed()
+
+    def _notify(self, device: str) -> None:
+        waiting = self._awaited.get(device)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def _gone(self, device: str) -> None:
+        """The guest let go of a device, also of one that nobody waits for any more."""
+        gone = device.removeprefix(blocks.PREFIX)
+        with self._machine.change() as state:
+            kept = [each for each in state.devices if each.id != gone]
+            del state.devices[:]
+            state.devices.extend(kept)
+        for command in self._leftovers.pop(device, ()):
+            self._live().send(*command)
+        self._notify(device)
 
     def _start_over(self) -> None:
         client = self._live()

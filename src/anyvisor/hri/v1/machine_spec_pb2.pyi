@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Machine(_message.Message):
-    __slots__ = ("id", "name", "accelerator", "profile", "cpu", "memory", "boot", "disks", "nics", "consoles", "displays", "devices", "identity", "clock", "lifecycle", "parameters", "filesystems", "features")
+    __slots__ = ("id", "name", "accelerator", "profile", "cpu", "memory", "boot", "disks", "nics", "consoles", "displays", "devices", "identity", "clock", "lifecycle", "parameters", "filesystems", "features", "attachable_disks")
     class ParametersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class Machine(_message.Message):
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     FILESYSTEMS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    ATTACHABLE_DISKS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     accelerator: _types_pb2.Accelerator
@@ -53,7 +54,8 @@ class Machine(_message.Message):
     parameters: _containers.ScalarMap[str, str]
     filesystems: _containers.RepeatedCompositeFieldContainer[Filesystem]
     features: Features
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., accelerator: _Optional[_Union[_types_pb2.Accelerator, str]] = ..., profile: _Optional[str] = ..., cpu: _Optional[_Union[Cpu, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., boot: _Optional[_Union[Boot, _Mapping]] = ..., disks: _Optional[_Iterable[_Union[Disk, _Mapping]]] = ..., nics: _Optional[_Iterable[_Union[Nic, _Mapping]]] = ..., consoles: _Optional[_Iterable[_Union[Console, _Mapping]]] = ..., displays: _Optional[_Iterable[_Union[Display, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., identity: _Optional[_Union[SystemIdentity, _Mapping]] = ..., clock: _Optional[_Union[Clock, _Mapping]] = ..., lifecycle: _Optional[_Union[Lifecycle, _Mapping]] = ..., parameters: _Optional[_Mapping[str, str]] = ..., filesystems: _Optional[_Iterable[_Union[Filesystem, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ...) -> None: ...
+    attachable_disks: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., accelerator: _Optional[_Union[_types_pb2.Accelerator, str]] = ..., profile: _Optional[str] = ..., cpu: _Optional[_Union[Cpu, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., boot: _Optional[_Union[Boot, _Mapping]] = ..., disks: _Optional[_Iterable[_Union[Disk, _Mapping]]] = ..., nics: _Optional[_Iterable[_Union[Nic, _Mapping]]] = ..., consoles: _Optional[_Iterable[_Union[Console, _Mapping]]] = ..., displays: _Optional[_Iterable[_Union[Display, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., identity: _Optional[_Union[SystemIdentity, _Mapping]] = ..., clock: _Optional[_Union[Clock, _Mapping]] = ..., lifecycle: _Optional[_Union[Lifecycle, _Mapping]] = ..., parameters: _Optional[_Mapping[str, str]] = ..., filesystems: _Optional[_Iterable[_Union[Filesystem, _Mapping]]] = ..., features: _Optional[_Union[Features, _Mapping]] = ..., attachable_disks: _Optional[int] = ...) -> None: ...
 
 class Cpu(_message.Message):
     __slots__ = ("sockets", "cores", "threads", "max_sockets", "model", "features", "dedicated", "isolate_emulator")

@@ -42,7 +42,7 @@ HONOURED: Final = frozenset(
         *("boot.firmware.kind", "boot.firmware.secure_boot", "boot.kernel"),
         *("disks.id", "disks.kind", "disks.bus", "disks.volume.layers", "disks.volume.size_bytes"),
         *("disks.read_only", "disks.serial", "disks.cache", "disks.on_error", "disks.pci_address", "disks.queues"),
-        *("disks.dedicated_io_thread", "disks.hotplugged"),
+        *("disks.dedicated_io_thread", "disks.hotplugged", "attachable_disks"),
         *("nics.id", "nics.model", "nics.mac", "nics.mtu", "nics.queues", "nics.pci_address"),
         *("nics.tap", "nics.user", "nics.vhost_user", "nics.pci"),
         *("consoles.id", "consoles.kind", "consoles.log_handle"),

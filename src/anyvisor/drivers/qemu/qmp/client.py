@@ -48,6 +48,8 @@ class QmpClient(asyncio.Protocol):
         self._names: dict[int, str] = {}
         self._greeting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._ended = asyncio.Event()
+        self._beside: socket.socket | None = None
+        """The same connection, for commands that carry a descriptor: a transport cannot send one."""
         self._cause = "QEMU closed its control channel"
 
     @classmethod
@@ -56,7 +58,13 @@ class QmpClient(asyncio.Protocol):
     ) -> "QmpClient":
         """Take over a connected stream socket."""
         loop = asyncio.get_running_loop()
-        _, client = await loop.create_connection(lambda: cls(on_event, on_closed), sock=connection)
+        beside = connection.dup()
+        try:
+            _, client = await loop.create_connection(lambda: cls(on_event, on_closed), sock=connection)
+        except BaseException:
+            beside.close()
+            raise
+        client._beside = beside
         return client
 
     async def greet(self, *commands: Command) -> str:
@@ -79,8 +87,28 @@ class QmpClient(asyncio.Protocol):
 
     async def execute(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """Run a command and return its value."""
+        return await self._outcome(name, self._send(name, arguments))
+
+    async def execute_with(self, descriptor: int, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """Run a command that takes a descriptor (`add-fd`); ours stays ours."""
+        transport = self._transport
+        if transport is None or self._beside is None or self._ended.is_set():
+            raise QmpClosed(self._cause)
+        if transport.get_write_buffer_size():
+            raise QmpTimeout(f"QEMU does not read its control channel, so {name} could not be sent", retry="backoff")
+        number, data = self._core.command(name, arguments)
+        future = self._expect(number, name)
+        try:
+            sent = socket.send_fds(self._beside, [data], [descriptor])
+        except OSError as error:
+            future.cancel()
+            raise QmpClosed(f"{name} could not be sent: {error.strerror}") from error
+        if sent < len(data):
+            transport.write(data[sent:])
+        return await self._outcome(name, future)
+
+    async def _outcome(self, name: str, future: asyncio.Future[Any]) -> Any:
         seconds = DEADLINES.get(name, COMMAND_SECONDS)
-        future = self._send(name, arguments)
         try:
             async with asyncio.timeout(seconds):
                 return await future
@@ -113,10 +141,14 @@ class QmpClient(asyncio.Protocol):
         if self._transport is None or self._ended.is_set():
             raise QmpClosed(self._cause)
         number, data = self._core.command(name, arguments)
+        future = self._expect(number, name)
+        self._transport.write(data)
+        return future
+
+    def _expect(self, number: int, name: str) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self._names[number] = name
-        self._transport.write(data)
         return future
 
     # asyncio.Protocol
@@ -138,6 +170,8 @@ class QmpClient(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all that waits, then tell the owner once."""
         self._ended.set()
+        if self._beside is not None:
+            self._beside.close()
         for future in (*self._waiting.values(), self._greeting):
             if not future.done():
                 future.set_exception(QmpClosed(self._cause))

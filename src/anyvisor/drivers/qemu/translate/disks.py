@@ -23,12 +23,23 @@ SCSI_TARGETS: Final = 255
 MAX_LAYERS: Final = 32
 VIRTIO_SERIAL_BYTES: Final = 20
 NODE_ID_CHARACTERS: Final = 20
+LIVE: Final = "attach_disk"
 _NODE: Final = re.compile(r"d\d+-(.+)-\d+(?:-f)?")
 
 
-def add_disks(draft: Draft, disks: Sequence[Disk], buses: Mapping[str, int], boot: Mapping[str, int]) -> None:
-    """All disks of the machine. `buses`: bus of each virtio disk; `boot`: boot index by device id."""
-    if any(disk.bus == Disk.BUS_SCSI for disk in disks):
+def add_disks(
+    draft: Draft,
+    disks: Sequence[Disk],
+    buses: Mapping[str, int],
+    boot: Mapping[str, int],
+    *,
+    more: bool = False,
+) -> None:
+    """All disks of the machine. `buses`: bus of each virtio disk; `boot`: boot index by device id.
+
+    `more`: others may come while the guest runs, for which there has to be a controller.
+    """
+    if more or any(disk.bus == Disk.BUS_SCSI for disk in disks):
         draft.device("scsi0", "virtio-scsi-pci-non-transitional", addresses.fixed("scsi"))
     taken: dict[Disk.Bus, int] = {Disk.BUS_SATA: 0, Disk.BUS_SCSI: 0}
     for index, disk in enumerate(disks):
@@ -42,6 +53,25 @@ def add_disks(draft: Draft, disks: Sequence[Disk], buses: Mapping[str, int], boo
             _add_attached(draft, disk, position, node, boot.get(disk.id), path)
         else:
             _add_virtio(draft, disk, buses[disk.id], node, boot.get(disk.id), path)
+
+
+def add_live(draft: Draft, disk: Disk, index: int, position: int) -> None:
+    """One disk more for a guest that runs: on root port `position`, or at this SCSI id."""
+    if not _check(draft, disk, LIVE):
+        return
+    node = _chain(draft, disk, index, LIVE)
+    if is_virtio(disk):
+        _add_virtio(draft, disk, position, node, None, LIVE)
+    elif disk.bus == Disk.BUS_SCSI:
+        _add_attached(draft, disk, position, node, None, LIVE)
+    else:
+        draft.refuse("CAP_NO", f"{LIVE}.bus", "this bus takes no disks while the guest runs; use scsi or virtio")
+
+
+def add_medium(draft: Draft, drive: str, volume: VolumeHandle, index: int) -> str:
+    """The nodes of a medium for a drive; returns the name of the top one."""
+    disk = Disk(id=drive, kind=Disk.KIND_CDROM, bus=Disk.BUS_SATA, volume=volume)
+    return _chain(draft, disk, index, "change_media") if _check(draft, disk, "change_media") else ""
 
 
 def is_virtio(disk: Disk) -> bool:

@@ -45,6 +45,7 @@ HONOURED: Final = frozenset(
         *("displays.id", "displays.model", "displays.heads"),
         *("clock.utc_offset_seconds", "clock.timers.name", "clock.timers.present"),
         *("lifecycle",),
+        "attachable_disks",
         *("features.acpi", "features.apic", "features.smm", "features.hidden_hypervisor"),
     }
 )
@@ -81,7 +82,7 @@ def translate(machine: Machine, host: Host) -> Translation:
     boot = _boot_indexes(draft, machine)
     add_consoles(draft, machine.consoles)
     add_nics(draft, machine.nics, buses, boot)
-    add_disks(draft, machine.disks, buses, boot)
+    add_disks(draft, machine.disks, buses, boot, more=machine.attachable_disks > 0)
     add_displays(draft, machine.displays, host)
     add_devices(draft, machine.devices, host)
     draft.check()
@@ -157,7 +158,11 @@ def stop_script() -> StopScript:
 
 
 def _add_ports(draft: Draft, machine: Machine) -> dict[str, int]:
-    """Root ports for NICs and virtio disks; returns the bus of each."""
+    """Root ports for NICs and virtio disks, and spare ones at the end; returns the bus of each device.
+
+    A machine that starts by the fast firmware has no spare ones, as that one numbers several the other way round; its
+    further disks go to SCSI.
+    """
     wanted = [
         *((nic.id, nic.pci_address) for nic in machine.nics),
         *((disk.id, disk.pci_address) for disk in machine.disks if is_virtio(disk)),
@@ -166,7 +171,8 @@ def _add_ports(draft: Draft, machine: Machine) -> dict[str, int]:
         buses = addresses.allocate(wanted)
     except addresses.AddressError as error:
         raise Refused(f"PCI addresses: {error}") from error
-    count = max(buses.values(), default=0)
+    spare = 0 if platform.uses_qboot(machine, buses) else machine.attachable_disks
+    count = min(max(buses.values(), default=0) + spare, addresses.MAX_PORTS)
     for port in addresses.ports(count):
         place = {"bus": "pcie.0", "addr": f"{port.slot:#x}.{port.function:#x}"}
         first = True if port.function == 0 and count > 1 else None
