@@ -31,6 +31,11 @@ def linux_guest() -> build.LinuxGuest:
     return _or_skip(build.linux)
 
 
+def reporting_guest() -> build.LinuxGuest:
+    """The same, with what the conformance program needs to look at all buses."""
+    return _or_skip(build.linux_reporting)
+
+
 def linux_guest_with_agent() -> build.LinuxGuest:
     """The same with a guest agent in it."""
     return _or_skip(build.linux_with_agent)

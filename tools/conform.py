@@ -45,11 +45,11 @@ def subjects() -> list[Subject]:
 
     drivers = SRC / "drivers"
     found = [
-        Subject("fake", 0, module("anyvisor.hri.fake"), SRC / "hri" / "fake" / "manifest.yaml"),
-        Subject("qemu", 1, module("anyvisor.drivers.qemu"), drivers / "qemu" / "manifest.yaml", kernel=build.tiny()),
+        Subject("fake", 5, module("anyvisor.hri.fake"), SRC / "hri" / "fake" / "manifest.yaml"),
+        Subject("qemu", 5, module("anyvisor.drivers.qemu"), drivers / "qemu" / "manifest.yaml", kernel=build.tiny()),
         Subject(
             "cloud_hypervisor",
-            1,
+            5,
             module("anyvisor.drivers.cloud_hypervisor"),
             drivers / "cloud_hypervisor" / "manifest.yaml",
             kernel=build.tiny64(),
@@ -60,6 +60,12 @@ def subjects() -> list[Subject]:
         command = f"{program} --any-host"
         found.append(Subject("uml (example)", 0, command, EXAMPLE / "manifest.json", machine=EXAMPLE / "machine.json"))
     return found
+
+
+def reporting() -> Files:
+    """The guest that tells what it sees."""
+    guest = build.linux_reporting()
+    return Files(str(guest.kernel), str(guest.initrd), guest.command_line)
 
 
 async def judge(subject: Subject, folder: Path) -> Report:
@@ -75,6 +81,7 @@ async def judge(subject: Subject, folder: Path) -> Report:
         manifest=parse(data, registry()),
         talking=Files(kernel=str(subject.kernel) if subject.kernel else None),
         talks=True,
+        reporting=reporting(),
         driver_command=f"{subject.command} --hri {{hri}} --fd {{fd}}",
     )
     return await conformance.run(options)

@@ -39,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--driver", metavar="COMMAND", default="", help="start the driver by this command, with {hri} and {fd} in it"
     )
     parser.add_argument("--check", action="append", default=[], metavar="ID", help="run this check alone; may repeat")
+    parser.add_argument("--skip", action="append", default=[], metavar="ID", help="leave this check out; may repeat")
     parser.add_argument("-o", "--output", choices=["text", "json", "junit"], default="text", help="what to print")
     parser.add_argument("--json", metavar="FILE", help="also write the result as JSON, the evidence for a manifest")
     parser.add_argument("--junit", metavar="FILE", help="also write the result as JUnit XML")
@@ -66,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         else None,
         driver_command=arguments.driver,
         only=tuple(arguments.check),
+        skip=tuple(arguments.skip),
     )
     heard = _print_result if arguments.output == "text" else _silent
     try:

@@ -40,6 +40,8 @@ class OverheadModel(
     """By kind: `bios`, `uefi`, `kernel`."""
     architecture: dict[str, str] = {}
     """By architecture: `arm64`."""
+    accelerator: dict[str, str] = {}
+    """By accelerator: `emulation`, whose translated code needs room. Of several possible ones the dearest counts."""
     tpm: str = "0"
     vfio: str = "0"
     """Once, when any device is passed through (its windows are mapped)."""
@@ -63,6 +65,8 @@ class Shape:
     filesystems: int = 0
     firmware: str = "bios"
     architecture: str = "amd64"
+    accelerators: tuple[str, ...] = ()
+    """Those by which it may come to run."""
     tpm: bool = False
     vfio: bool = False
     confidential: bool = False
@@ -109,6 +113,7 @@ def check(model: OverheadModel) -> list[str]:
     }
     amounts |= {f"firmware.{kind}": value for kind, value in model.firmware.items()}
     amounts |= {f"architecture.{kind}": value for kind, value in model.architecture.items()}
+    amounts |= {f"accelerator.{kind}": value for kind, value in model.accelerator.items()}
     for name, value in amounts.items():
         try:
             amount(value, name)
@@ -136,6 +141,10 @@ def overhead(model: OverheadModel, shape: Shape) -> list[OverheadItem]:
         ("filesystems", shape.filesystems * amount(model.per_filesystem, "perFilesystem")),
         ("firmware", amount(model.firmware.get(shape.firmware, "0"), "firmware")),
         ("architecture", amount(model.architecture.get(shape.architecture, "0"), "architecture")),
+        (
+            "accelerator",
+            max((amount(model.accelerator.get(a, "0"), "accelerator") for a in shape.accelerators), default=0),
+        ),
         ("tpm", amount(model.tpm, "tpm") if shape.tpm else 0),
         ("vfio", amount(model.vfio, "vfio") if shape.vfio else 0),
         ("confidential", amount(model.confidential, "confidential") if shape.confidential else 0),

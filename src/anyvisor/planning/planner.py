@@ -83,16 +83,16 @@ def assess(
     parameters, problems = _parameters(hypervisor_class, manifest)
     found += problems
     found += _class_findings(hypervisor_class, manifest, allowed)
-    accelerator, problems = _accelerator(hypervisor_class, manifest, nodes, allowed)
+    accelerator, possible, problems = _accelerator(hypervisor_class, manifest, nodes, allowed)
     found += problems
     found += _node_findings(manifest, nodes, verdicts.needs, accelerator)
     model = resources.model_of(manifest, hypervisor_class)
     for problem in check(model):
         found.append(_class_finding("PARAM_INVALID", f"the class's {problem}"))
     try:
-        needs = resources.resources(verdicts.spec, manifest, model, accelerator)
+        needs = resources.resources(verdicts.spec, manifest, model, accelerator, possible)
     except OverheadError:
-        needs = resources.resources(verdicts.spec, manifest, manifest.overhead, accelerator)
+        needs = resources.resources(verdicts.spec, manifest, manifest.overhead, accelerator, possible)
     if not needs.guest_memory_bytes:
         found.append(_no_memory())
     made = Plan(
@@ -213,19 +213,24 @@ def _validator(schema: str) -> Any:
 
 def _accelerator(
     hypervisor_class: Mapping[str, Any], manifest: Manifest, nodes: Sequence[NodeFacts], policy: Policy
-) -> tuple[str, list[Finding]]:
-    """The accelerator that every node that has the driver would use, `auto` when they differ or nothing is known."""
+) -> tuple[str, tuple[str, ...], list[Finding]]:
+    """The accelerator that every node that has the driver would use, `auto` when they differ or nothing is known;
+    and those that it may turn out to be."""
     offered = [name for name in manifest.accelerators if name != "emulation" or policy.allow_emulation]
     asked = object_at(hypervisor_class, "spec", "parameters").get("accelerator")
     if isinstance(asked, str) and asked not in ("", "auto"):
         if asked not in offered:
-            return asked, [
-                _class_finding(
-                    "ACCELERATOR_UNAVAILABLE",
-                    f"class {_name(hypervisor_class)} asks for accelerator {asked[:32]!r}; "
-                    f"{manifest.driver} offers {', '.join(offered) or 'none that the class allows'}",
-                )
-            ]
+            return (
+                asked,
+                (),
+                [
+                    _class_finding(
+                        "ACCELERATOR_UNAVAILABLE",
+                        f"class {_name(hypervisor_class)} asks for accelerator {asked[:32]!r}; "
+                        f"{manifest.driver} offers {', '.join(offered) or 'none that the class allows'}",
+                    )
+                ],
+            )
         offered = [asked]
     known = [
         facts.accelerators
@@ -234,20 +239,25 @@ def _accelerator(
     ]
     best = {next((name for name in offered if name in present), "") for present in known}
     if known and best == {""}:
-        return "auto", [_no_accelerator(hypervisor_class, manifest, offered)]
+        return "auto", tuple(offered), [_no_accelerator(hypervisor_class, manifest, offered)]
     best.discard("")
+    possible = tuple(sorted(best)) or tuple(offered)
     chosen = best.pop() if len(best) == 1 else offered[0] if len(offered) == 1 else "auto"
     if chosen == "emulation":
-        return chosen, [
-            Finding(
-                code="EMULATION",
-                severity="info",
-                field="spec.hypervisor",
-                message="the guest runs without hardware virtualization, many times slower: no node offers it",
-                remedies=("turn virtualization on in the firmware of the host, or use another node",),
-            )
-        ]
-    return chosen, []
+        return (
+            chosen,
+            (chosen,),
+            [
+                Finding(
+                    code="EMULATION",
+                    severity="info",
+                    field="spec.hypervisor",
+                    message="the guest runs without hardware virtualization, many times slower: no node offers it",
+                    remedies=("turn virtualization on in the firmware of the host, or use another node",),
+                )
+            ],
+        )
+    return chosen, possible if chosen == "auto" else (chosen,), []
 
 
 def _no_accelerator(hypervisor_class: Mapping[str, Any], manifest: Manifest, offered: list[str]) -> Finding:

@@ -1,6 +1,6 @@
 """What a machine's pod needs: memory with the overhead by item, CPU, devices, locked memory."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -53,8 +53,8 @@ def vcpus(spec: Mapping[str, Any]) -> int:
     return max(whole(asked), 1)
 
 
-def shape(spec: Mapping[str, Any], manifest: Manifest) -> Shape:
-    """What of the machine costs memory."""
+def shape(spec: Mapping[str, Any], manifest: Manifest, accelerators: Sequence[str] = ()) -> Shape:
+    """What of the machine costs memory. `accelerators` are those by which it may come to run."""
     domain = object_at(spec, "domain")
     devices = object_at(domain, "devices")
     firmware = object_at(domain, "firmware")
@@ -77,6 +77,7 @@ def shape(spec: Mapping[str, Any], manifest: Manifest) -> Shape:
         filesystems=len(list_at(devices, "filesystems")),
         firmware=kind,
         architecture=str(architecture),
+        accelerators=tuple(accelerators),
         tpm=is_map(tpm) and tpm.get("enabled") is not False,
         vfio=bool(passthrough) or sriov,
         confidential=bool(object_at(domain, "launchSecurity")),
@@ -107,9 +108,11 @@ def model_of(manifest: Manifest, hypervisor_class: Mapping[str, Any]) -> Overhea
     return msgspec.structs.replace(manifest.overhead, **changes) if changes else manifest.overhead
 
 
-def resources(spec: Mapping[str, Any], manifest: Manifest, model: OverheadModel, accelerator: str) -> Resources:
-    """The sums. The model must have passed its check."""
-    what = shape(spec, manifest)
+def resources(
+    spec: Mapping[str, Any], manifest: Manifest, model: OverheadModel, accelerator: str, possible: Sequence[str] = ()
+) -> Resources:
+    """The sums. The model must have passed its check. `possible`: what `accelerator` stands for when it is `auto`."""
+    what = shape(spec, manifest, possible or (accelerator,))
     items = tuple(overhead.overhead(model, what))
     extra = sum(item.bytes for item in items)
     asked = object_at(spec, "domain", "resources")

@@ -83,3 +83,18 @@ def test_a_model_is_checked_as_a_whole():
     assert len(check(broken)) == 4
     with pytest.raises(OverheadError, match="negative"):
         amount("-1Mi", "fixed")
+
+
+def test_of_several_possible_accelerators_the_dearest_counts():
+    model = OverheadModel(fixed="1Mi", accelerator={"emulation": "64Mi", "kvm": "1Mi"})
+
+    def item(*accelerators: str) -> int:
+        shape = Shape(0, accelerators=accelerators, launcher=False)
+        return sum(each.bytes for each in overhead(model, shape) if each.item == "accelerator")
+
+    assert item("kvm") == 1 << 20
+    assert item("kvm", "emulation") == item("emulation") == 64 << 20
+    assert item() == item("none") == 0
+    assert check(OverheadModel(fixed="0", accelerator={"kvm": "-1"})) == [
+        "overhead.accelerator.kvm: -1 is negative; write 0 or more"
+    ]

@@ -30,16 +30,24 @@ _KINDS: Final = {
     Endpoint.SOCKET_DGRAM: socket.SOCK_DGRAM,
     Endpoint.SOCKET_SEQPACKET: socket.SOCK_SEQPACKET,
 }
-_BECOME: Final = "import os, sys; os.chdir(sys.argv[1]); os.execv(sys.argv[2], sys.argv[2:])"
-"""The launcher: into the private directory, then the VMM. The environment is the plan's already."""
+_BECOME: Final = """
+import os, sys
+if sys.argv[2]:
+    with open(sys.argv[2], "w") as procs:
+        procs.write(str(os.getpid()))
+os.chdir(sys.argv[1])
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""The launcher: into the control group and the private directory, then the VMM. The environment is the plan's."""
 
 
 class Launcher:
     """One machine's directory, descriptors and process; an async context manager that leaves nothing."""
 
-    def __init__(self, answer: PrepareResponse, handles: Mapping[str, int]) -> None:
+    def __init__(self, answer: PrepareResponse, handles: Mapping[str, int], procs: str = "") -> None:
         self._answer = answer
-        self._handles = dict(handles)
+        self._procs = procs
+        self.handles = dict(handles)
         self._endpoints = {endpoint.id: endpoint for endpoint in answer.endpoints}
         self.directory = Path(tempfile.mkdtemp(prefix="av-", dir="/tmp"))
         self._ours: dict[str, int] = {}
@@ -81,7 +89,7 @@ class Launcher:
             self._make(endpoint)
         placed: list[tuple[int, int]] = []
         for slot in launch.descriptors:
-            source = self._ours.get(slot.handle, self._handles.get(slot.handle, -1))
+            source = self._ours.get(slot.handle, self.handles.get(slot.handle, -1))
             expect(source >= 0, f"the plan wants {slot.handle!r} at {slot.number}, which nobody has")
             placed.append((fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, FREE_NUMBERS), slot.number))
         with (self.directory / "stderr").open("wb") as errors, open(os.devnull, "rb") as nothing:
@@ -91,11 +99,12 @@ class Launcher:
                 (os.POSIX_SPAWN_DUP2, errors.fileno(), 2),
                 *((os.POSIX_SPAWN_DUP2, parked, number) for parked, number in placed),
             ]
-            command = [sys.executable, "-I", "-S", "-c", _BECOME, str(self.directory), *launch.argv]
+            command = [sys.executable, "-I", "-S", "-c", _BECOME, str(self.directory), self._procs, *launch.argv]
             environment = dict(variable.split("=", 1) for variable in launch.env)
             self.pid = os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True)
-        for parked, _ in placed:
-            os.close(parked)
+        for fd in (*(parked for parked, _ in placed), *self._ours.values()):
+            os.close(fd)
+        self._ours.clear()  # a socket of ours would keep the VMM's end open when it is gone
         for limit in launch.limits:
             number = getattr(resource, f"RLIMIT_{limit.name.upper()}", None)
             expect(number is not None, f"the plan sets the unknown limit {limit.name!r}")
@@ -139,8 +148,8 @@ class Launcher:
 
     async def descriptor(self, handle: str) -> int:
         """What the driver wants with Start, by handle or endpoint; the caller closes it."""
-        if handle in self._handles:
-            return os.dup(self._handles[handle])
+        if handle in self.handles:
+            return os.dup(self.handles[handle])
         endpoint = self._endpoints[handle]
         if endpoint.socket == Endpoint.SOCKET_FIFO:
             return os.open(self.path(endpoint), os.O_RDONLY | os.O_NONBLOCK)
@@ -250,6 +259,10 @@ class Launcher:
     def kill(self) -> None:
         """kill -9, as the kernel does when memory runs out."""
         os.killpg(self.pid, signal.SIGKILL)
+
+    def tail(self) -> str:
+        """The last of what the console said."""
+        return self.output[-400:].decode(errors="replace")
 
     def errors(self) -> str:
         """The last of what the VMM wrote to its standard error."""

@@ -7,7 +7,20 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from anyvisor.hri.client import HriClient
-from anyvisor.hri.conformance import books, claims, contract, descriptors, events, guests, identity
+from anyvisor.hri.conformance import (
+    books,
+    change,
+    claims,
+    contract,
+    descriptors,
+    events,
+    guests,
+    identity,
+    machine,
+    overhead,
+    protect,
+    services,
+)
 from anyvisor.hri.conformance.process import driver_process
 from anyvisor.hri.conformance.registry import Entry
 from anyvisor.hri.conformance.report import Outcome, Report, Result
@@ -30,10 +43,15 @@ CHECKS: tuple[Entry, ...] = (
     *identity.CHECKS,
     *contract.CHECKS,
     *claims.CHECKS,
+    *services.CHECKS,
     *events.CHECKS,
     *descriptors.CHECKS,
     *books.CHECKS,
     *guests.CHECKS,
+    *machine.CHECKS,
+    *change.CHECKS,
+    *overhead.CHECKS,
+    *protect.CHECKS,
 )
 """In the order in which they run: what must work before the next can be judged."""
 
@@ -60,6 +78,8 @@ class Options:
     """Start the driver by this command, with {hri} and {fd} in it; else it runs already."""
     only: tuple[str, ...] = ()
     """Ids to run, with the first, which all need; empty = all."""
+    skip: tuple[str, ...] = ()
+    """Ids not to run."""
 
 
 async def run(options: Options, heard: Callable[[Result], None] = lambda _result: None) -> Report:
@@ -74,6 +94,7 @@ async def run(options: Options, heard: Callable[[Result], None] = lambda _result
             )
         client = await stack.enter_async_context(HriClient(options.hri_socket, options.fd_socket, deadlines=DEADLINES))
         session = Session(
+            stack=await stack.enter_async_context(AsyncExitStack()),
             hri_socket=options.hri_socket,
             fd_socket=options.fd_socket,
             client=client,
@@ -109,15 +130,18 @@ def _chosen(options: Options) -> list[Entry]:
     entries = [entry for entry in CHECKS if entry.level <= options.level]
     if options.only:
         entries = [entry for entry in entries if entry.id in (FIRST, *options.only)]
+    entries = [entry for entry in entries if entry.id not in options.skip]
     return sorted(entries, key=lambda entry: entry.level)
 
 
 async def _one(entry: Entry, session: Session) -> Result:
     begin = time.perf_counter()
     outcome, message = Outcome.PASSED, ""
+    session.notes.clear()
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             await entry.run(session)
+        message = "; ".join(session.notes)
     except CheckSkippedError as skipped:
         outcome, message = Outcome.SKIPPED, str(skipped)
     except CheckFailedError as failed:

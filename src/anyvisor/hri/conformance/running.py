@@ -38,6 +38,10 @@ class Shape:
 
     machine: Machine = field(default_factory=Machine)
     handles: Mapping[str, int] = field(default_factory=dict[str, int])
+    log: str = ""
+    """The handle of the console's log."""
+    procs: str = ""
+    """The control group that the VMM joins, by its `cgroup.procs`."""
 
 
 class Running:
@@ -114,6 +118,8 @@ async def launched(session: Session, files: Files | None = None, shape: Shape | 
     machine = session.spec()
     machine.MergeFrom(shape.machine)
     machine.lifecycle.grace_seconds = 30
+    if shape.log and machine.consoles:
+        machine.consoles[0].log_handle = shape.log
     async with AsyncExitStack() as stack:
         handles: dict[str, int] = dict(shape.handles)
         kernel = machine.boot.kernel
@@ -131,7 +137,7 @@ async def launched(session: Session, files: Files | None = None, shape: Shape | 
             if machine.lifecycle.start_paused and any("start_paused" in found.field for found in error.findings):
                 raise CheckSkippedError(f"the driver refuses it: {error.message}") from None
             raise
-        launcher = await stack.enter_async_context(Launcher(answer, handles))
+        launcher = await stack.enter_async_context(Launcher(answer, handles, shape.procs))
         launcher.start()
         yield Running(session, machine, answer, launcher)
 

@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -88,6 +88,12 @@ class Session:
     """What to boot from level 2 on: the guest that reports its hardware (docs/hri, section 10)."""
     driver: DriverProcess | None = None
     """The driver, where this program started it."""
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What lives until the run ends."""
+    shared: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What one check made and others use, by name."""
+    notes: list[str] = field(default_factory=list[str])
+    """What the check that runs has to tell though it passes; emptied before each."""
     info: GetInfoResponse = field(default_factory=GetInfoResponse)
     facts: NodeFacts = field(default_factory=NodeFacts)
     """What the driver said of this host, once asked."""
@@ -142,9 +148,13 @@ class Session:
                 await self.client.destroy(machine_id, generation=1 << 40)
 
     async def raw(self, method: str, request: bytes, seconds: float = 5.0) -> tuple[str, bytes]:
-        """One unary call of MachineService with bytes that need be no message: status name and answer."""
+        """One unary call with bytes that need be no message: status name and answer.
+
+        A method without a slash is one of MachineService.
+        """
+        path = method if method.startswith("/") else SERVICE + method
         async with Channel(path=self.hri_socket, codec=_RawCodec()) as channel:
-            call = channel.request(SERVICE + method, Cardinality.UNARY_UNARY, bytes, bytes, timeout=seconds)
+            call = channel.request(path, Cardinality.UNARY_UNARY, bytes, bytes, timeout=seconds)
             try:
                 async with call as stream:
                     await stream.send_message(request, end=True)

@@ -70,6 +70,7 @@ class FakeDriver(Driver):
             manifest_digest=self._digest,
             min_minor=self.manifest["hri"]["minMinor"] if minor is None else minor,
             max_minor=self.manifest["hri"]["maxMinor"] if minor is None else minor,
+            profiles=("snapshot", "guest", "stats", "move") if "profile" in self.faults.lies else (),
         )
 
     def set_health(self, healthy: bool) -> None:
@@ -205,6 +206,8 @@ class FakeDriver(Driver):
         """Change the entry."""
         await self._fault("apply", call)
         guest = self._guest(machine)
+        if "apply" in self.faults.lies:
+            return
         changes.apply(guest.spec, request)
         with machine.change() as state:
             del state.devices[:]

@@ -7,7 +7,7 @@ from typing import Final
 METHODS: Final = frozenset(
     {"prepare", "start", "stop", "reset", "pause", "resume", "destroy", "adopt", "inspect", "apply", "open", "probe"}
 )
-LIES: Final = frozenset({"apply", "claims", "echo", "state", "info", "launch"})
+LIES: Final = frozenset({"apply", "claims", "echo", "state", "info", "launch", "profile"})
 
 
 class FaultError(ValueError):
@@ -28,7 +28,8 @@ class Faults:
     """methods in which the process dies at once (exit code 70)."""
     lies: frozenset[str] = frozenset()
     """echo: confirms whatever is asked; state: reports RUNNING after a forced stop; info: another boot id each time;
-    launch: a launch plan that breaks its form."""
+    launch: a launch plan that breaks its form; claims: plans what its manifest does not claim; apply: calls a
+    change done, and does nothing; profile: says that it serves what its manifest does not claim."""
     minor: int | None = None
     """The only HRI minor that it says to speak."""
     leak: bool = False

@@ -1,0 +1,120 @@
+"""A running machine that is changed: its guest tells what it sees; of a driver without VMM, the books do."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from anyvisor.hri.client import outcome
+from anyvisor.hri.conformance.cases import Basis
+from anyvisor.hri.conformance.claims import basis
+from anyvisor.hri.conformance.materials import Materials
+from anyvisor.hri.conformance.report_guest import GuestReport, ask
+from anyvisor.hri.conformance.session import Session, expect, fail
+from anyvisor.hri.conformance.standing import Standing, machine_for, standing
+from anyvisor.hri.errors import HriError
+from anyvisor.hri.v1.machine_pb2 import ApplyRequest, LaunchPlan
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
+from anyvisor.hri.v1.types_pb2 import DescriptorToken, MachineState, Operation
+
+SETTLE_SECONDS: Final = 30.0
+"""How long a guest may take to notice a change."""
+PAUSE_SECONDS: Final = 0.5
+
+
+@dataclass(slots=True)
+class Target:
+    """The machine, what it is made of, and its guest where it has one."""
+
+    session: Session
+    machine: Machine
+    materials: Materials
+    works: Basis
+    guest: Standing | None = None
+    placed: int = 0
+
+    async def apply(self, change: ApplyRequest, handles: Mapping[str, int] | None = None) -> None:
+        """One change that must come to a good end."""
+        try:
+            await self.attempt(change, handles)
+        except HriError as error:
+            fail(f"{change.WhichOneof('change')} failed with {error.status}: {error.message}")
+
+    async def attempt(self, change: ApplyRequest, handles: Mapping[str, int] | None = None) -> None:
+        """One change to its end; raises the error with which it was refused or failed."""
+        operation = await self._accept(change, handles)
+        async with asyncio.timeout(SETTLE_SECONDS):
+            while operation.state == Operation.STATE_RUNNING:
+                await asyncio.sleep(PAUSE_SECONDS)
+                operation = await self.session.client.get_operation(operation.id)
+        error = outcome(operation)
+        if error is not None:
+            raise error
+
+    async def _accept(self, change: ApplyRequest, handles: Mapping[str, int] | None = None) -> Operation:
+        """The call alone. Each descriptor goes by token, and each file under a name in the launcher's directory."""
+        tokens: list[DescriptorToken] = []
+        for handle, fd in (handles or {}).items():
+            if self.session.fd_socket is not None:
+                tokens.append(await self.session.client.send_descriptor(handle, fd))
+            source = self.materials.file(handle)
+            if self.guest is not None and source.exists():
+                self.placed += 1
+                name = f"hot-{self.placed}"
+                os.link(source, self.guest.running.launcher.directory / name)
+                change.placed[handle] = name
+        return await self.session.client.apply(self.machine.id, change, generation=1, tokens=tokens)
+
+    async def state(self) -> MachineState:
+        """What Inspect says."""
+        return await self.session.client.inspect(self.machine.id)
+
+    async def sees(self, wanted: Callable[[GuestReport], object], what: str) -> None:
+        """The guest must come to see it. Without a guest there is nobody to ask."""
+        if self.guest is None:
+            return
+        report = GuestReport({})
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while not wanted(report):
+                    report = await ask(self.guest.running)
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            fail(f"{what}, and {SETTLE_SECONDS:g} s later the guest does not see it: {dict(report.records)}")
+
+    async def tells(self, device: str, present: bool) -> None:
+        """The state must name the device, or no longer."""
+        named = device in {each.id for each in (await self.state()).devices}
+        expect(named == present, f"after the change, the state names {device}: {named}")
+
+
+async def target(session: Session) -> Target:
+    """The machine that all live changes are made to."""
+    found = session.shared.get("target")
+    if isinstance(found, Target):
+        return found
+    made = await _of_books(session) or await _with_guest(session)
+    session.shared["target"] = made
+    return made
+
+
+async def _with_guest(session: Session) -> Target:
+    found = await standing(session)
+    return Target(session, found.running.machine, found.materials, found.works, found)
+
+
+async def _of_books(session: Session) -> Target | None:
+    """The machine of a driver that starts no VMM."""
+    materials = session.stack.enter_context(Materials())
+    works = basis(session)
+    machine = session.spec()
+    machine.MergeFrom(machine_for(session, works, materials))
+    await session.stack.enter_async_context(session.cleanup(machine.id))
+    answer = await session.client.prepare(machine, [], generation=1)
+    if answer.launch.mode != LaunchPlan.MODE_NONE:
+        await session.client.destroy(machine.id, generation=1)
+        return None
+    operation = await session.client.start(machine.id, generation=1)
+    expect(operation.state == Operation.STATE_DONE, "Start was not done within a second")
+    return Target(session, machine, materials, works)
