@@ -263,7 +263,7 @@ def _devices() -> Iterator[Case]:
     yield Case("device.rng", _device(Device(rng=Rng())))
     yield Case("device.vsock", _device(Device(vsock=Vsock(cid=77, handle="vsock"))))
     yield Case("device.watchdog", _device(Device(watchdog=Watchdog(model="i6300esb", action="reset"))))
-    yield Case("device.tpm", _device(Device(tpm=Tpm(handle="tpm", model="tpm-crb"))))
+    yield Case("device.tpm", _device(Device(tpm=Tpm(handle="tpm", model="crb"))))
     yield Case("device.sound", _device(Device(sound=Sound(model="ac97"))), "ac97")
     yield Case("device.sound", _device(Device(sound=Sound(model="ich9"))), "ich9")
     yield Case("device.panic.model", _device(Device(panic=Panic(model="pvpanic"))), "pvpanic")
