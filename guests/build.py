@@ -9,6 +9,7 @@
 Each result is written whole or not at all, and only when a source is newer.
 """
 
+import json
 import os
 import re
 import shutil
@@ -132,6 +133,17 @@ def linux_with_agent_archive(out: Path = OUT) -> Path:
     guest = linux_with_agent(out)
     files = {"boot/vmlinuz": guest.kernel, "boot/initrd.img": guest.initrd}
     return _archive(out / "linux-agent.oci.tar", files, "linux-agent")
+
+
+def debian(out: Path = OUT) -> Path:
+    """A full Debian disk, as `anyvisor image build` makes it; copy it to write. Takes minutes at first."""
+    if os.geteuid() != 0:
+        raise CannotBuildError("only root can build the Debian disk")
+    program = [sys.executable, "-m", "anyvisor", "--data-dir", out / "images"]
+    _run(*program, "image", "build", "--name", "debian")
+    listed = json.loads(_run(*program, "image", "list", "-o", "json"))
+    (disk,) = [file for file in listed["items"][0]["files"] if file["format"]]
+    return out / "images" / "images" / "blobs" / "sha256" / disk["sha256"]
 
 
 def _archive(target: Path, files: dict[str, Path], name: str) -> Path:

@@ -61,6 +61,11 @@ def linux_with_agent_archive() -> Path:
     return _or_skip(build.linux_with_agent_archive)
 
 
+def debian_disk() -> Path:
+    """A full Debian disk with cloud-init, an SSH server and the guest agent."""
+    return _or_skip(build.debian)
+
+
 def _or_skip(make: Callable[[], T]) -> T:
     try:
         return make()

@@ -62,6 +62,26 @@ def test_a_guest_that_powers_off_succeeds(shared: Instance) -> None:
     shared.kubectl("delete", "vm", "once")
 
 
+def test_a_node_that_is_deleted_comes_back_and_its_guests_do_not_notice(shared: Instance) -> None:
+    shared.apply(tiny_vm("stays"))
+    shared.wait_phase("stays")
+    counted, before = shared.counter("stays"), shared.get("node", "node-1")
+    assert before is not None
+    shared.kubectl("delete", "node", "node-1", "--wait=false")
+    shared.kubectl("delete", "hypervisornode", "node-1", "--wait=false")
+
+    def is_back() -> bool:
+        node, facts = shared.get("node", "node-1"), shared.get("hypervisornode", "node-1")
+        if node is None or facts is None or node["metadata"]["uid"] == before["metadata"]["uid"]:
+            return False
+        return node["metadata"]["labels"] == before["metadata"]["labels"] and bool(facts["status"].get("drivers"))
+
+    eventually(is_back, 30, lambda: shared.kubectl("get", "nodes,hypervisornodes", "-o", "yaml"))
+    assert shared.counter("stays") > counted
+    assert shared.phase("stays") == "Running"
+    shared.kubectl("delete", "vm", "stays")
+
+
 def test_the_console_takes_input(shared: Instance) -> None:
     shared.apply(tiny_vm("talk"))
     shared.wait_phase("talk")

@@ -14,6 +14,8 @@ from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.node_pb2 import NodeFacts
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import AlreadyExists, ApiError, NotFound
+from anyvisor.kube.informer import Informer
+from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.resources import HYPERVISOR_NODES, NODES
 from anyvisor.planning.registry import registry
 
@@ -161,7 +163,22 @@ class NodeReporter:
         self._changed.set()
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write until cancelled; also when somebody took one of the objects away."""
+        named = f"metadata.name={self._node}"
+        async with (
+            Informer(self._client, NODES, fields=named) as nodes,
+            Informer(self._client, HYPERVISOR_NODES, fields=named) as own,
+        ):
+            nodes.on_change(self._seen)
+            own.on_change(self._seen)
+            await self._keep()
+
+    def _seen(self, _old: CachedObject | None, new: CachedObject | None) -> None:
+        if new is None:
+            self._labels = {}
+            self._changed.set()
+
+    async def _keep(self) -> None:
         failures = 0
         while True:
             await self._changed.wait()

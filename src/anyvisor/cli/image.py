@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--name", default="debian", metavar="REF", help="what VMs call it (default: debian)")
     made.add_argument("--package", action="append", default=[], metavar="NAME", help="a further package; repeatable")
     made.add_argument("--size", default="2Gi", metavar="SIZE", help="of the disk (default: 2Gi)")
-    made.add_argument("--suite", default="stable", metavar="NAME", help="Debian release (default: stable)")
+    made.add_argument("--suite", default="bookworm", metavar="NAME", help="Debian release (default: bookworm)")
     made.add_argument("--mirror", default="", metavar="URL", help="where packages come from (default: Debian's own)")
     shown = verbs.add_parser("list", help="list the images")
     shown.add_argument("-o", "--output", choices=["table", "json"], default="table", help="output format")

@@ -4,6 +4,7 @@ The lease is renewed often and is small; the node's status is written only when 
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import platform
@@ -16,6 +17,8 @@ from anyvisor import __version__
 from anyvisor.api.meta import Json, list_at, object_at
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from anyvisor.kube.informer import Informer
+from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.resources import LEASES, NODES
 
 log = logging.getLogger(__name__)
@@ -110,22 +113,43 @@ class NodeKeeper:
     def __init__(self, client: Client, node: str) -> None:
         self._client = client
         self._node = node
+        self._gone = asyncio.Event()
 
     async def run(self) -> None:
         """Register, then renew until cancelled."""
+        async with Informer(self._client, NODES, fields=f"metadata.name={self._node}") as nodes:
+            nodes.on_change(self._seen)
+            while True:
+                await self._register_surely()
+                while not await self._gone_within(RENEW_SECONDS * random.uniform(0.9, 1.1)):  # noqa: S311 - spreads load
+                    await self._renew_if_possible()
+
+    def _seen(self, _old: CachedObject | None, new: CachedObject | None) -> None:
+        if new is None:
+            self._gone.set()
+
+    async def _gone_within(self, seconds: float) -> bool:
+        """Whether somebody deletes the node while this waits: it lives, so it comes back at once."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._gone.wait(), seconds)
+        return self._gone.is_set()
+
+    async def _register_surely(self) -> None:
         while True:
+            self._gone.clear()
             try:
                 await self._register()
                 break
             except ApiError as error:
                 log.warning("node %s is not registered: %s", self._node, error)
                 await asyncio.sleep(1.0)
-        while True:
-            try:
-                await self._renew()
-            except ApiError as error:
-                log.warning("the lease of node %s is not renewed: %s", self._node, error)
-            await asyncio.sleep(RENEW_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - only spreads load
+        await self._renew_if_possible()
+
+    async def _renew_if_possible(self) -> None:
+        try:
+            await self._renew()
+        except ApiError as error:
+            log.warning("the lease of node %s is not renewed: %s", self._node, error)
 
     async def _register(self) -> None:
         wanted: Json = {"metadata": {"name": self._node, "labels": labels(self._node)}}

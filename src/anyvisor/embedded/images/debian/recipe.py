@@ -65,7 +65,7 @@ class Recipe:
 
     packages: tuple[str, ...] = ()
     """Besides the base."""
-    suite: str = "stable"
+    suite: str = "bookworm"
     mirror: str = ""
     """Empty: Debian's own."""
     size_bytes: int = 2 * 1024**3
