@@ -6,12 +6,13 @@ import os
 import shutil
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 
 from anyvisor.embedded import control, driver_process, node, pki, zygote
-from anyvisor.embedded.instance import Instance, InstanceError, lock_instance, record_port
-from anyvisor.embedded.podnetwork import pod_networks
+from anyvisor.embedded.instance import Instance, InstanceError, describe, lock_instance
+from anyvisor.embedded.podnetwork import choose_service_network, pod_networks
 from anyvisor.embedded.podrunner import cgroups
 from anyvisor.embedded.zygote import Component
 from anyvisor.hri.packages import load
@@ -29,7 +30,9 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
     """
     lock = lock_instance(instance)
     listener = _listen(instance)
-    instance = record_port(instance, listener.getsockname()[1])
+    services = instance.service_network or str(choose_service_network(instance.id))
+    instance = replace(instance, api_port=listener.getsockname()[1], service_network=services)
+    describe(instance)
     pki.write_kubeconfig(instance)
     context = pki.server_context(instance)
     names = [f"node-{number}" for number in range(1, nodes + 1)]
@@ -41,7 +44,7 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
     for name in names:
         pki.ensure_client(instance, f"kubelet-{name}", f"system:node:{name}", ["system:nodes"])
         pki.ensure_client(instance, f"agent-{name}", f"system:anyvisor:agent:{name}", ["system:anyvisor:agents"])
-        run_node = partial(node.run, instance, name, packages)
+        run_node = partial(node.run, instance, name, packages, first=name == names[0])
         components.append(Component(f"agent-{name}", run_node, instance.log(f"agent-{name}")))
         for package in packages:
             sockets = driver_process.listen(instance, name, package.name)

@@ -10,7 +10,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from ipaddress import IPv4Network
 
 import uvloop
 
@@ -24,6 +24,7 @@ from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.embedded.eviction import Evictions
 from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.scheduler.service import Scheduler
+from anyvisor.embedded.services.controller import EndpointSlices
 from anyvisor.embedded.world import ServerWorld
 from anyvisor.gateway.agents import Agents
 from anyvisor.gateway.service import Gateway
@@ -40,18 +41,19 @@ def run(
     """Serve until SIGTERM. One `+` is written to `ready` when the API answers."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     confine.become(instance.users.control, [instance.control_dir])
-    uvloop.run(_serve(instance.database, listener, context, packages, ready))
+    uvloop.run(_serve(instance, listener, context, packages, ready))
 
 
 async def _serve(
-    database: Path, listener: socket.socket, context: ssl.SSLContext, packages: Sequence[DriverPackage], ready: int
+    instance: Instance, listener: socket.socket, context: ssl.SSLContext, packages: Sequence[DriverPackage], ready: int
 ) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     world, aggregated, agents = ServerWorld(), GatewayRoutes(), Agents()
     evictions = Evictions(world)
     config = ServerConfig(
-        database=database,
+        database=instance.database,
+        service_network=IPv4Network(instance.service_network),
         crds=crds(),
         objects=bootstrap.objects(),
         admission=[
@@ -88,5 +90,7 @@ async def _work(server: ApiServer) -> None:
         EventRecorder(controlling, "anyvisor-controller", host) as controlled,
         asyncio.TaskGroup() as group,
     ):
+        slices = EndpointSlices(server, Client(server.inprocess(identities.ENDPOINT_SLICES)))
+        group.create_task(slices.run(), name="endpoint slices")
         group.create_task(Scheduler(scheduling, placed).run(), name="scheduler")
         group.create_task(Controllers(controlling, controlled).run(), name="controllers")

@@ -5,3 +5,4 @@ from anyvisor.embedded.apiserver.identity import Identity
 CONTROLLER = Identity("system:anyvisor:controller").with_authenticated()
 GATEWAY = Identity("system:anyvisor:gateway").with_authenticated()
 SCHEDULER = Identity("system:anyvisor:scheduler").with_authenticated()
+ENDPOINT_SLICES = Identity("system:controller:endpointslice-controller").with_authenticated()

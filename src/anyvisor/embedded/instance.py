@@ -10,6 +10,7 @@ import os
 import secrets
 import tempfile
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 
 DATA_DIR_VARIABLE = "ANYVISOR_DATA_DIR"
@@ -43,6 +44,8 @@ class Instance:
     run_dir: Path
     id: str
     api_port: int
+    service_network: str = ""
+    """Where Services get their cluster IPs from (IPv4 CIDR); chosen at the first start, and kept as they are."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -141,12 +144,13 @@ def open_instance(data_dir: Path) -> Instance:
     try:
         described = json.loads(file.read_bytes())
         instance_id, port = str(described["id"]), int(described["apiPort"])
+        services = str(IPv4Network(described["serviceNetwork"])) if described.get("serviceNetwork") else ""
         int(instance_id, 16)
     except FileNotFoundError as error:
         raise InstanceError(f"no instance in {data_dir}: start one with `anyvisor --data-dir {data_dir} up`") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InstanceError(f"{file} is damaged ({error}): restore it, or remove {data_dir} to start anew") from error
-    return Instance(data_dir, _runtime_base() / instance_id, instance_id, port)
+    return Instance(data_dir, _runtime_base() / instance_id, instance_id, port, services)
 
 
 def create_instance(data_dir: Path) -> Instance:
@@ -166,11 +170,10 @@ def create_instance(data_dir: Path) -> Instance:
     return instance
 
 
-def record_port(instance: Instance, port: int) -> Instance:
-    """Remember the API server's port, so that a kubeconfig stays valid over restarts."""
-    described = {"id": instance.id, "apiPort": port}
+def describe(instance: Instance) -> None:
+    """Remember the API server's port and the Services' network, so that both stay over restarts."""
+    described = {"id": instance.id, "apiPort": instance.api_port, "serviceNetwork": instance.service_network}
     write_file(instance.data_dir / "instance.json", json.dumps(described).encode(), 0o644)
-    return Instance(instance.data_dir, instance.run_dir, instance.id, port)
 
 
 def _make_directories(instance: Instance) -> None:

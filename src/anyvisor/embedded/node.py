@@ -6,21 +6,24 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
+from ipaddress import IPv4Network
 
 import uvloop
 
 from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
-from anyvisor.embedded import driver_process
+from anyvisor.embedded import driver_process, podnetwork
 from anyvisor.embedded.images.pull import puller
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
 from anyvisor.embedded.instance import Instance
-from anyvisor.embedded.podnetwork import pod_networks
 from anyvisor.embedded.podrunner.images import PodImages
 from anyvisor.embedded.podrunner.launch import by_zygote
 from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
+from anyvisor.embedded.services.names import ClusterNames
+from anyvisor.embedded.services.run import serve as serve_services
 from anyvisor.embedded.volumes.claims import LocalClaims
 from anyvisor.embedded.volumes.disks import Disks
 from anyvisor.embedded.volumes.names import PROVISIONER
@@ -34,11 +37,11 @@ from anyvisor.kube.http import HttpTransport
 POD_RUNNER = "anyvisor.io/pod-runner"
 
 
-def run(instance: Instance, node: str, packages: Sequence[DriverPackage]) -> None:
-    """Run until SIGTERM; guests do not notice."""
+def run(instance: Instance, node: str, packages: Sequence[DriverPackage], *, first: bool) -> None:
+    """Run until SIGTERM; guests do not notice. The `first` node does what there is once per machine."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=driver_process.LOG_FORMAT)
     addresses = [_address(instance, node, package) for package in packages]
-    uvloop.run(_run(instance, node, addresses))
+    uvloop.run(_run(instance, node, addresses, first))
 
 
 def _address(instance: Instance, node: str, package: DriverPackage) -> DriverAddress:
@@ -60,14 +63,14 @@ def _transport(instance: Instance, name: str) -> HttpTransport:
     )
 
 
-async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) -> None:
+async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], first: bool) -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     users, run_dir, state_dir = instance.users, instance.node_run_dir(node), instance.node_dir(node)
     kubelet, agent = _transport(instance, f"kubelet-{node}"), _transport(instance, f"agent-{node}")
     disks = Disks(instance.data_dir / "volumes")
-    networks = pod_networks(instance)
+    networks = podnetwork.pod_networks(instance)
     store = ImageStore(instance.image_dir)
     pod_events = EventRecorder(Client(kubelet), POD_RUNNER, node)
     runner = PodRunner(
@@ -97,7 +100,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
         launchers=runner,
         images=StoreSource(store),
         claims=LocalClaims(Client(agent), disks),
-        attach_network=attach,
+        attach_network=attach if networks is None else partial(attach, names=ClusterNames(networks).resolver),
         http_uids=(users.control,),
     )
     try:
@@ -109,10 +112,15 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress]) 
         ):
             if networks is not None:
                 group.create_task(networks.warm(), name="spare pod network")
-            provisioning = group.create_task(Provisioner(Client(kubelet), events, disks).run(), name="provisioner")
+            once = [group.create_task(Provisioner(Client(kubelet), events, disks).run(), name="provisioner")]
+            if first:
+                services = IPv4Network(instance.service_network)
+                serving = serve_services(instance.id, services, Client(kubelet), networks, podnetwork.problem)
+                once.append(group.create_task(serving, name="services"))
             with contextlib.suppress(asyncio.CancelledError):
                 await run_agent(config)
-            provisioning.cancel()
+            for task in once:
+                task.cancel()
     finally:
         await kubelet.close()
         await agent.close()

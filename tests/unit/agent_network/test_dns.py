@@ -11,6 +11,7 @@ import pytest
 from anyvisor.agent.network import dns
 from anyvisor.agent.network.dns import ANSWER_SECONDS, MAX_PENDING, DnsRelay, Pending
 
+LOCAL = b"\x12\x34" + bytes(10) + b"answered here"
 QUERY = b"\x12\x34" + bytes(10) + b"question"
 
 
@@ -51,7 +52,8 @@ async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[tuple[int, in
         resolver_udp.sendto(packet[:2] + packet[2:].upper(), peer)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write((await reader.read(100)).upper())
+        size = await reader.readexactly(2)
+        writer.write(size + (await reader.readexactly(int.from_bytes(size, "big"))).upper())
         writer.close()
 
     loop.add_reader(resolver_udp, answer)
@@ -60,7 +62,7 @@ async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[tuple[int, in
     udp.bind(("127.0.0.1", 0))
     tcp = socket.create_server(("127.0.0.1", 0))
     tcp.setblocking(False)
-    opened = DnsRelay(udp, tcp, IPv4Address("127.0.0.1"))
+    opened = DnsRelay(udp, tcp, lambda: IPv4Address("127.0.0.1"), lambda query, _: LOCAL if b"ours" in query else None)
     yield udp.getsockname()[1], tcp.getsockname()[1]
     opened.close()
     opened.close()
@@ -70,18 +72,39 @@ async def relay(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[tuple[int, in
     await server.wait_closed()
 
 
-async def test_udp(relay: tuple[int, int]) -> None:
+async def ask(port: int, query: bytes) -> bytes:
     loop = asyncio.get_running_loop()
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)) as guest:
-        guest.connect(("127.0.0.1", relay[0]))
-        await loop.sock_sendall(guest, QUERY)
-        assert await asyncio.wait_for(loop.sock_recv(guest, 4096), 5) == QUERY[:12] + b"QUESTION"
+        guest.connect(("127.0.0.1", port))
+        await loop.sock_sendall(guest, query)
+        return await asyncio.wait_for(loop.sock_recv(guest, 4096), 5)
 
 
-async def test_tcp(relay: tuple[int, int]) -> None:
+async def test_udp(relay: tuple[int, int]) -> None:
+    assert await ask(relay[0], QUERY) == QUERY[:12] + b"QUESTION"
+    assert await ask(relay[0], QUERY + b"ours") == LOCAL
+
+
+async def test_tcp_takes_several_queries_on_one_connection(relay: tuple[int, int]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", relay[1])
-    writer.write(b"over tcp")
-    writer.write_eof()
-    assert await asyncio.wait_for(reader.read(), 5) == b"OVER TCP"
+    for query, answer in ((b"query over tcp", b"QUERY OVER TCP"), (QUERY + b"ours", LOCAL)):
+        writer.write(len(query).to_bytes(2, "big") + query)
+        size = int.from_bytes(await asyncio.wait_for(reader.readexactly(2), 5), "big")
+        assert await asyncio.wait_for(reader.readexactly(size), 5) == answer
     writer.close()
     await writer.wait_closed()
+
+
+async def test_without_a_resolver_the_guest_hears_so_at_once() -> None:
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    udp.bind(("127.0.0.1", 0))
+    tcp = socket.create_server(("127.0.0.1", 0))
+    tcp.setblocking(False)
+    opened = DnsRelay(udp, tcp, lambda: None)
+    try:
+        answer = await ask(udp.getsockname()[1], QUERY)
+    finally:
+        opened.close()
+    assert answer[:2] == QUERY[:2]
+    assert answer[2] & 0x80, "it is an answer"
+    assert answer[3] & 0x0F == 2, "server failure"

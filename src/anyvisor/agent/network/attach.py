@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -14,7 +15,7 @@ from anyvisor.agent.network.dns import DnsRelay
 from anyvisor.agent.network.interfaces import Interface
 from anyvisor.agent.network.resolver import Resolver
 from anyvisor.agent.open_error import OpenError
-from anyvisor.api.meta import Json
+from anyvisor.api.meta import Json, object_at
 from anyvisor.hri.v1.machine_spec_pb2 import Nic, TapBackend, UserBackend
 
 HANDLE: Final = "net"
@@ -49,23 +50,31 @@ class _Opened:
     dns: tuple[socket.socket, socket.socket] | None
 
 
-async def attach(vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool) -> MachineNetwork:
+Names = Callable[[Json], Awaitable[Resolver]]
+"""The cluster's resolver for the guest of a VMI."""
+
+
+async def attach(
+    vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool, names: Names | None = None
+) -> MachineNetwork:
     """Open the interfaces of a VMI in the pod's namespace; without one, by the VMM's user-mode network.
 
     `adopted`: the guest runs already, so its link is there; only the sockets that ended with the agent before are
-    opened again.
+    opened again. `names`: where there is a cluster's name server; else guests use the host's.
 
     Raises:
         OpenError: with the field, the cause and the next step; nothing stays open.
     """
     network = MachineNetwork()
+    cluster = await names(vmi) if names is not None and netns is not None else None
+    host = resolver.guest_resolver(object_at(vmi, "spec"), cluster, resolver.read())
     try:
         for index, interface in enumerate(interfaces.read(vmi)):
             if netns is None:
-                network.nics.append(_nic(interface, user=_user(vmi, interface)))
+                network.nics.append(_nic(interface, user=_user(vmi, interface, host)))
                 network.status.append(_status(interface, ""))
             else:
-                await _attach_translated(network, vmi, interface, index, netns, adopted)
+                await _attach_translated(network, vmi, interface, index, netns, adopted, host)
                 network.status.append(_status(interface, pod_ip))
     except BaseException:
         network.close()
@@ -74,9 +83,8 @@ async def attach(vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool) ->
 
 
 async def _attach_translated(
-    network: MachineNetwork, vmi: Json, interface: Interface, index: int, netns: int, adopted: bool
+    network: MachineNetwork, vmi: Json, interface: Interface, index: int, netns: int, adopted: bool, host: Resolver
 ) -> None:
-    host = resolver.read()
     tap = rules.tap_name(index)
     relay = not host.servers and host.relayed is not None
     try:
@@ -93,7 +101,7 @@ async def _attach_translated(
     lease = _lease(vmi, interface, host, opened.mtu)
     network._services.append(DhcpServer(opened.dhcp, lease))
     if opened.dns is not None and host.relayed is not None:
-        network._services.append(DnsRelay(*opened.dns, host.relayed))
+        network._services.append(DnsRelay(*opened.dns, lambda: host.relayed))
     network.nics.append(_nic(interface, mtu=opened.mtu, tap=TapBackend(handles=handles)))
 
 
@@ -155,8 +163,7 @@ def _nic(interface: Interface, *, mtu: int = 0, tap: TapBackend | None = None, u
     )
 
 
-def _user(vmi: Json, interface: Interface) -> UserBackend:
-    host = resolver.read()
+def _user(vmi: Json, interface: Interface, host: Resolver) -> UserBackend:
     return UserBackend(network=str(interface.network), hostname=interfaces.hostname(vmi), dns_search=host.search)
 
 

@@ -10,6 +10,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
+from anyvisor.api.meta import Json, object_at
+
 RESOLV_CONF: Final = Path("/etc/resolv.conf")
 BEHIND_STUB: Final = Path("/run/systemd/resolve/resolv.conf")
 MAX_SERVERS: Final = 3
@@ -55,6 +57,34 @@ def _parse(text: str) -> tuple[list[IPv4Address | IPv6Address], tuple[str, ...]]
         elif len(words) >= 2 and words[0] in ("search", "domain"):
             search = tuple(word for word in words[1:] if word != ".")[:MAX_SEARCH]
     return servers, search
+
+
+def guest_resolver(spec: Json, cluster: Resolver | None, host: Resolver) -> Resolver:
+    """What a guest is told by the pod's DNS policy and configuration.
+
+    https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy
+    """
+    policy = str(spec.get("dnsPolicy") or "ClusterFirst")
+    base = {"None": Resolver(), "Default": host}.get(policy, cluster or host)
+    config = object_at(spec, "dnsConfig")
+    named: list[IPv4Address] = []
+    for text in config.get("nameservers") or ():
+        try:
+            named.append(IPv4Address(str(text)))
+        except ValueError:
+            continue  # the pod network has no other family
+    servers = tuple(dict.fromkeys((*base.servers, *named)))[:MAX_SERVERS]
+    search = tuple(dict.fromkeys((*base.search, *(str(each) for each in config.get("searches") or ()))))
+    return Resolver(servers, None if named else base.relayed, search)
+
+
+def first(path: Path = RESOLV_CONF) -> IPv4Address | IPv6Address | None:
+    """The server that the host itself asks first, wherever it is; None when there is none."""
+    try:
+        with path.open(errors="replace") as file:
+            return next(iter(_parse(file.read(MAX_BYTES))[0]), None)
+    except OSError:
+        return None
 
 
 def read(paths: Sequence[Path] = (RESOLV_CONF, BEHIND_STUB)) -> Resolver:

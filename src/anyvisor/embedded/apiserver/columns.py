@@ -103,8 +103,29 @@ def _claim_status(obj: Json) -> str:
 
 
 def _ports(obj: Json) -> str:
-    ports = lookup(obj, ("spec", "ports")) or ()
-    return ",".join(f"{port.get('port')}/{port.get('protocol', 'TCP')}" for port in ports) or "<none>"
+    shown: list[str] = []
+    for port in lookup(obj, ("spec", "ports")) or ():
+        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+        shown.append(f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}")
+    return ",".join(shown) or "<none>"
+
+
+def _external(obj: Json) -> str:
+    if lookup(obj, ("spec", "type")) == "ExternalName":
+        return str(lookup(obj, ("spec", "externalName")))
+    balanced = [str(each.get("ip") or each.get("hostname")) for each in _ingress(obj)]
+    if addresses := [*balanced, *(lookup(obj, ("spec", "externalIPs")) or ())]:
+        return ",".join(addresses)
+    return "<pending>" if lookup(obj, ("spec", "type")) == "LoadBalancer" else "<none>"
+
+
+def _ingress(obj: Json) -> list[Json]:
+    return lookup(obj, ("status", "loadBalancer", "ingress")) or []
+
+
+def _selector(obj: Json) -> str:
+    found: Json = lookup(obj, ("spec", "selector")) or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(found.items())) or "<none>"
 
 
 def _event_object(obj: Json) -> str:
@@ -208,9 +229,10 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         NAME,
         column("Type", "spec.type"),
         column("Cluster-IP", "spec.clusterIP", default="<none>"),
-        column("External-IP", "spec.externalName", default="<none>"),
+        Column("External-IP", _external),
         Column("Port(s)", _ports),
         AGE,
+        Column("Selector", _selector, priority=1),
     ),
     "endpointslices": (
         NAME,

@@ -11,6 +11,7 @@ GATEWAY = "system:anyvisor:gateway"
 SCHEDULER = "system:anyvisor:scheduler"
 AGENTS = "system:anyvisor:agents"
 NODES = "system:nodes"
+ENDPOINT_SLICES = "system:controller:endpointslice-controller"
 
 _EVENTS = rule("core,events.k8s.io", "events", "create,patch,update")
 _LEASES = rule("coordination.k8s.io", "leases", "create,get,list,watch,update,patch")
@@ -29,6 +30,8 @@ def component_roles() -> list[Json]:
         cluster_binding(SCHEDULER, SCHEDULER, users=[SCHEDULER]),
         cluster_role(AGENTS, _agent()),
         cluster_binding(AGENTS, AGENTS, groups=[AGENTS]),
+        cluster_role(ENDPOINT_SLICES, [rule("discovery.k8s.io", "endpointslices", f"{READ},{WRITE}")]),
+        cluster_binding(ENDPOINT_SLICES, ENDPOINT_SLICES, users=[ENDPOINT_SLICES]),
         cluster_role("system:node", _node()),
         cluster_binding("system:node", "system:node", groups=[NODES]),
     ]
@@ -121,6 +124,8 @@ def _node() -> list[Json]:
         rule("core", "persistentvolumes/status", "patch,update"),
         rule("storage.k8s.io", "storageclasses", READ),
         rule("core", "serviceaccounts/token", "create"),
+        rule("core", "services", READ),
+        rule("discovery.k8s.io", "endpointslices", READ),
         _EVENTS,
         _LEASES,
     ]

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ class ServerConfig:
     front_proxy: FrontProxy | None = None
     pod_log: PodLog | None = None
     evict: Evict | None = None
+    service_network: IPv4Network = field(default_factory=lambda: IPv4Network("10.96.0.0/22"))
+    """Where Services get their cluster IPs from."""
     git_version: str = "v1.37.0+anyvisor"
     audit: Callable[[Json], None] | None = None
     """Gets one metadata-level audit event for each request, when given."""

@@ -40,7 +40,8 @@ from anyvisor.embedded.apiserver.reads import Reader
 from anyvisor.embedded.apiserver.resource import Registry, Resource
 from anyvisor.embedded.apiserver.respond import error_response
 from anyvisor.embedded.apiserver.reviews import Reviews
-from anyvisor.embedded.apiserver.state import Collection, State
+from anyvisor.embedded.apiserver.service_addresses import ServiceAddresses
+from anyvisor.embedded.apiserver.state import Collection, Listener, State
 from anyvisor.embedded.apiserver.status import StatusError, unauthorized
 from anyvisor.embedded.apiserver.store import Store
 from anyvisor.embedded.apiserver.tokens import AUDIENCE, Tokens, identity_of, load_key
@@ -117,6 +118,7 @@ class ApiServer:
         return [
             NamesCheck(self._registry),
             *self._config.admission,
+            ServiceAddresses(self._state, self._config.service_network),
             LimitRanger(self._state),
             NodeRestriction(),
             EscalationCheck(self._authorizer),
@@ -154,6 +156,10 @@ class ApiServer:
     def stored(self, store: str) -> Collection:
         """Return the objects of one resource (`group/plural`) as they are now, for lookups in process."""
         return self._state.collection(store)
+
+    def listen(self, listener: Listener) -> None:
+        """Have every visible change told, for controllers in process."""
+        self._state.listen(listener)
 
     async def backup(self, target: Path) -> None:
         """Write a consistent copy of all objects to a new file, while requests go on. Raises StoreError."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyvisor.api.meta import object_at
-from anyvisor.embedded.apiserver import crd_rules
+from anyvisor.embedded.apiserver import crd_rules, service_rules
 from anyvisor.embedded.apiserver.conditions import check_webhooks
 from anyvisor.embedded.apiserver.resource import Strategy
 from anyvisor.embedded.apiserver.status import Cause, forbidden_field, invalid_value, required
@@ -210,22 +210,6 @@ def _storage_class(obj: Json, _old: Json | None) -> None:
     obj.setdefault("volumeBindingMode", "Immediate")
 
 
-def _service(obj: Json, old: Json | None) -> None:
-    spec: Json = obj.setdefault("spec", {})
-    spec.setdefault("type", "ClusterIP")
-    spec.setdefault("sessionAffinity", "None")
-    for port in spec.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port"))
-    if spec["type"] != "ExternalName":
-        spec.setdefault("clusterIP", "None")
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-        if spec["clusterIP"] == "None":
-            spec.setdefault("clusterIPs", ["None"])
-    if old is None:
-        obj["status"] = {"loadBalancer": {}}
-
-
 def _binding(obj: Json, _old: Json | None) -> None:
     role: Json = obj.setdefault("roleRef", {})
     role.setdefault("apiGroup", "rbac.authorization.k8s.io")
@@ -285,7 +269,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "persistentvolumes": Strategy(_volume),
     "persistentvolumeclaims": Strategy(_claim, _check_claim),
     "storageclasses": Strategy(_storage_class),
-    "services": Strategy(_service),
+    "services": Strategy(service_rules.prepare, service_rules.check),
     "priorityclasses": Strategy(_priority_class),
     "roles": Strategy(validate=_check_role, path_segment_names=True),
     "clusterroles": Strategy(validate=_check_role, path_segment_names=True),

@@ -14,6 +14,8 @@ from anyvisor.embedded.podnetwork.plans import BRIDGE, name_prefix
 
 NAMESPACES: Final = Path("/run/netns")
 _FORWARDING: Final = "/proc/sys/net/ipv4/conf/{}/forwarding"
+_LOOPBACK: Final = "/proc/sys/net/ipv4/conf/{}/route_localnet"
+"""So that a node port answers on 127.0.0.1, too; the instance's rules keep pods from the host's loopback."""
 _NEEDED: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
 
 
@@ -70,6 +72,20 @@ def routes() -> list[IPv4Network]:
     return found
 
 
+def known_networks() -> list[IPv4Network]:
+    """The same as the kernel's main table shows it to everybody, without a tool."""
+    try:
+        lines = Path("/proc/net/route").read_text().splitlines()[1:]
+    except OSError:
+        return []
+    found: list[IPv4Network] = []
+    for fields in (line.split() for line in lines):
+        start, mask = (int.from_bytes(bytes.fromhex(fields[at]), "little") for at in (1, 7))
+        if mask:
+            found.append(IPv4Network((start, mask.bit_count())))
+    return found
+
+
 def interfaces(*selector: str) -> list[str]:
     """The interfaces that routes of the host's main table use."""
     names = {str(route.get("dev")) for route in _ip_json("route", "show", *selector)}
@@ -88,8 +104,12 @@ def _ip_json(*arguments: str) -> list[dict[str, Any]]:
 
 
 def open_forwarding(bridge: str, noted: Path) -> None:
-    """Let the host pass packets on between its interfaces and the bridge; noted first, so that it can be undone."""
+    """Let the host pass packets on between its interfaces and the bridge; noted first, so that it can be undone.
+
+    The bridge's own settings go with it.
+    """
     Path(_FORWARDING.format(bridge)).write_text("1")
+    Path(_LOOPBACK.format(bridge)).write_text("1")
     for name in interfaces():
         setting = Path(_FORWARDING.format(name))
         if not name.startswith(BRIDGE) and setting.read_text().strip() == "0":

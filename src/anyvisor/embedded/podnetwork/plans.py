@@ -37,6 +37,11 @@ def table_name(instance: str) -> str:
     return f"anyvisor_{instance[:8]}"
 
 
+def services_table_name(instance: str) -> str:
+    """The instance's table of Services; apart, as it changes with them."""
+    return f"{table_name(instance)}_services"
+
+
 def choose_network(instance: str, taken: Sequence[IPv4Network]) -> IPv4Network:
     """A network for the instance that overlaps none of those that the host knows; always the same where it can."""
     count = 1 << (PREFIX - POOL.prefixlen)
@@ -57,8 +62,8 @@ def choose_address(network: IPv4Network, taken: Collection[str]) -> IPv4Address:
     raise PodNetworkError(f"all {network.num_addresses - 3} addresses for pods are taken; delete virtual machines")
 
 
-def bridge_batch(instance: str, network: IPv4Network, *, exists: bool) -> str:
-    """Make the bridge, or set it up again."""
+def bridge_batch(instance: str, network: IPv4Network, *, exists: bool, services: IPv4Network | None = None) -> str:
+    """Make the bridge, or set it up again. Cluster IPs lead to it, so that the host has a way to them."""
     name = bridge_name(instance)
     lines = [] if exists else [f"link add name {name} type bridge"]
     lines += [
@@ -66,6 +71,8 @@ def bridge_batch(instance: str, network: IPv4Network, *, exists: bool) -> str:
         f"link set {name} addrgenmode none",
         f"link set {name} up",
     ]
+    if services is not None:
+        lines.append(f"route replace {services} dev {name} src {network[1]}")
     return "\n".join((*lines, ""))
 
 
@@ -79,6 +86,14 @@ table ip {table} {{
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
     ip saddr {network} oifname != "{bridge}" masquerade
+  }}
+  chain loopback {{
+    type filter hook prerouting priority raw; policy accept;
+    iifname "{bridge}" ip daddr 127.0.0.0/8 drop
+  }}
+  chain output {{
+    type filter hook output priority filter; policy accept;
+    oifname "{bridge}" icmp type redirect drop
   }}
   chain forward {{
     type filter hook forward priority filter; policy accept;
@@ -96,6 +111,8 @@ def pod_batch(instance: str, name: str, mtu: int) -> str:
             f"netns add {name}",
             f"link add {name} mtu {mtu} type veth peer name {POD_INTERFACE} mtu {mtu} netns {name}",
             f"link set {name} master {bridge_name(instance)} addrgenmode none",
+            # Where br_netfilter is loaded, what a pod sends itself by a Service goes back through its own port.
+            f"link set {name} type bridge_slave hairpin on",
             f"link set {name} up",
             "",
         )
@@ -103,12 +120,17 @@ def pod_batch(instance: str, name: str, mtu: int) -> str:
 
 
 def inner_batch(address: IPv4Address | str, network: IPv4Network) -> str:
-    """The same from within the pod's namespace."""
+    """The same from within the pod's namespace.
+
+    The pod knows no neighbour but the host, so that the host sees both ways of a connection between pods: the answer
+    of a Service comes from the address that was asked.
+    """
     return "\n".join(
         (
             "link set lo up",
-            f"addr add {address}/{network.prefixlen} dev {POD_INTERFACE}",
+            f"addr add {address}/32 dev {POD_INTERFACE}",
             f"link set {POD_INTERFACE} up",
+            f"route add {network[1]} dev {POD_INTERFACE} scope link",
             f"route add default via {network[1]}",
             "",
         )

@@ -28,8 +28,9 @@ REFILL_SECONDS: Final = 1.0
 class BridgedPods:
     """All methods are idempotent, also after a crash in the middle. Node processes share the books."""
 
-    def __init__(self, instance: str, file: Path) -> None:
+    def __init__(self, instance: str, file: Path, services: IPv4Network | None = None) -> None:
         self._instance = instance
+        self._services = services
         self._books = BookFile(file)
         self._noted = file.parent.parent / "forwarding"
         """A file for each interface of the host on which forwarding was off before the first instance came."""
@@ -53,6 +54,10 @@ class BridgedPods:
     async def warm(self) -> None:
         """Make a spare namespace now, so that the first pod need not wait for one; trouble is logged."""
         await asyncio.to_thread(self._fill_quietly)
+
+    async def network(self) -> IPv4Network:
+        """The pods' network, with its bridge up; its first address is the host's. Raises PodNetworkError."""
+        return await asyncio.to_thread(self._network)
 
     async def clean_up(self) -> None:
         """Remove everything of the instance: its pods', the bridge, the translation, what was opened on the host."""
@@ -139,7 +144,8 @@ class BridgedPods:
             bridge, table = plans.bridge_name(self._instance), plans.table_name(self._instance)
             if host.exists(bridge):
                 run_ip(f"link delete {bridge}\n")
-            run_nft(f"table ip {table}\ndelete table ip {table}\n")
+            for each in (table, plans.services_table_name(self._instance)):
+                run_nft(f"table ip {each}\ndelete table ip {each}\n")
             host.close_forwarding(self._noted)
             self._books.remove()
 
@@ -148,6 +154,13 @@ class BridgedPods:
         for name in set(host.namespaces(self._instance)) - books.names():
             host.remove_namespace(name)
 
+    def _network(self) -> IPv4Network:
+        with self._books.locked() as books, _reported():
+            return self._with_bridge(books)[1]
+
+    def _taken(self) -> list[IPv4Network]:
+        return [*host.routes(), *([self._services] if self._services is not None else [])]
+
     def _with_bridge(self, books: Books) -> tuple[Books, IPv4Network]:
         """The books with a network, and the bridge up. Found again, it is left as it is."""
         bridge = plans.bridge_name(self._instance)
@@ -155,10 +168,10 @@ class BridgedPods:
         if books.network and exists:
             return books, IPv4Network(books.network)
         self._sweep(books)
-        network = IPv4Network(books.network or plans.choose_network(self._instance, host.routes()))
+        network = IPv4Network(books.network or plans.choose_network(self._instance, self._taken()))
         books = msgspec.structs.replace(books, network=str(network))
         self._books.write(books)
-        run_ip(plans.bridge_batch(self._instance, network, exists=exists))
+        run_ip(plans.bridge_batch(self._instance, network, exists=exists, services=self._services))
         run_nft(plans.masquerade(self._instance, network))
         host.open_forwarding(bridge, self._noted)
         return books, network
