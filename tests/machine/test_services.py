@@ -107,10 +107,10 @@ def in_pod(pod: Pod, address: str, number: int = 80) -> Callable[[], socket.sock
 
 
 async def test_a_cluster_ip_leads_to_the_pod(
+    outside: int,  # noqa: F811
     instance: str,
     pods: BridgedPods,
     two: tuple[Pod, Pod],
-    outside: int,  # noqa: F811
 ) -> None:
     one, other = two
     run_nft(ruleset(await ground(instance, pods), [port(one.address, node_port=NODE_PORT)]))
