@@ -7,8 +7,8 @@ import pytest
 from tests.e2e.conftest import Instance, eventually
 from tests.guests import linux_archive
 
-ELSEWHERE = {"linux-server"}
-"""Run by a test of their own: test_debian.py."""
+ELSEWHERE = {"linux-server", "service", "two-nics"}
+"""Run by tests of their own: test_debian.py, test_services.py, test_lan.py."""
 EXAMPLES = sorted(
     path for path in (Path(__file__).parents[2] / "examples").glob("*.yaml") if path.stem not in ELSEWHERE
 )

@@ -5,15 +5,12 @@ import re
 import subprocess
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.error import URLError
 
 import pytest
 
-from tests.e2e.conftest import Instance, end, eventually, make_instance
+from tests.e2e.conftest import Instance, end, eventually, example, make_instance
 from tests.guests import linux_archive
-
-MANIFEST = Path(__file__).parents[2] / "examples" / "service.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +22,7 @@ def served() -> Iterator[Instance]:
     try:
         instance.cli("image", "import", str(linux_archive()), "--name", "demo/linux")
         instance.up()
-        text = MANIFEST.read_text().replace("30080", "30977")  # another instance may have the example's port
+        text = example("service").replace("30080", "30977")  # another instance may have the example's port
         instance.kubectl("apply", "-f", "-", stdin=text)
         for name in ("service", "service-2"):
             instance.wait_phase(name)

@@ -21,6 +21,7 @@ from tests.driver_rig import machine_of
 from tests.machine.rig import Guest, Rig
 
 POD = "192.168.77.2"
+POD_OBJECT = {"status": {"podIP": POD}}
 NAME = "avtest-pod"
 HOST_LINK = "avtest-host"
 
@@ -89,7 +90,7 @@ async def boot_linux(rig: Rig, network: Any) -> Guest:
 
 @contextlib.asynccontextmanager
 async def attached(spec: dict[str, Any], pod: int, *, adopted: bool) -> AsyncGenerator[Any]:
-    network = await attach(spec, netns=pod, pod_ip=POD, adopted=adopted)
+    network = await attach(spec, netns=pod, pod=POD_OBJECT, adopted=adopted)
     try:
         yield network
     finally:
@@ -129,11 +130,11 @@ async def test_only_named_ports_are_forwarded(pod: int) -> None:
 
 
 async def test_attaching_again_after_a_crash_replaces_what_was_set_up(pod: int) -> None:
-    first = await attach(vmi(), netns=pod, pod_ip=POD, adopted=False)
+    first = await attach(vmi(), netns=pod, pod=POD_OBJECT, adopted=False)
     for descriptor in first.descriptors.values():
         os.close(descriptor)
     first.descriptors.clear()
-    second = await attach(vmi(), netns=pod, pod_ip=POD, adopted=False)
+    second = await attach(vmi(), netns=pod, pod=POD_OBJECT, adopted=False)
     assert list(second.descriptors) == ["net/default/0"]
     first.close()
     second.close()
@@ -150,5 +151,5 @@ async def test_a_thread_in_the_namespace_leaves_ours_alone(pod: int) -> None:
 async def test_something_that_is_no_namespace_is_an_error_that_says_so(pod: int) -> None:
     file = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
     with pytest.raises(OpenError, match="network namespace cannot be entered"):
-        await attach(vmi(), netns=file, pod_ip=POD, adopted=False)
+        await attach(vmi(), netns=file, pod=POD_OBJECT, adopted=False)
     os.close(file)

@@ -22,7 +22,7 @@ class Row:
 
 _SERVED_VOLUMES = "containerDisk, persistentVolumeClaim, ephemeral, emptyDisk and hostDisk"
 _UNSERVED_VOLUMES = ("containerPath", "dataVolume", "downwardMetrics", "memoryDump")
-_UNSERVED_BINDINGS = ("binding", "bridge", "passtBinding", "sriov")
+_UNSERVED_BINDINGS = ("binding", "passtBinding", "sriov")
 
 SPEC_ROWS: tuple[Row, ...] = (
     *(
@@ -30,10 +30,10 @@ SPEC_ROWS: tuple[Row, ...] = (
         for kind in _UNSERVED_VOLUMES
     ),
     *(
-        Row(f"domain.devices.interfaces[].{kind}", "this binding is not served yet; use masquerade")
+        Row(f"domain.devices.interfaces[].{kind}", "this binding is not served yet; use masquerade or bridge")
         for kind in _UNSERVED_BINDINGS
     ),
-    Row("networks[].multus", "further networks are not served yet; use the pod network"),
+    Row("networks[].multus.default", "another default network is not served yet; use `pod: {}`", value=True),
     Row("networks[].resourceClaim", "networks by claim are not served yet; use the pod network"),
     Row(
         "accessCredentials[].sshPublicKey.propagationMethod.qemuGuestAgent",

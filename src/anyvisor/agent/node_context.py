@@ -24,7 +24,7 @@ BY_VMI = "vmi"
 class AttachNetwork(Protocol):
     """Opens the network of one machine."""
 
-    async def __call__(self, vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool) -> NetworkSet:
+    async def __call__(self, vmi: Json, *, pod: Json, netns: int | None, adopted: bool) -> NetworkSet:
         """Open it in the namespace (None: there is none, use the VMM's own user-mode network).
 
         `adopted`: the guest runs already; open again only what ended with the agent before (DHCP sockets).

@@ -31,7 +31,7 @@ from anyvisor.agent.volumes.images import references
 from anyvisor.agent.volumes.open import VolumeContext, VolumeSet, open_volumes
 from anyvisor.agent.volumes.qcow2 import ImageError
 from anyvisor.api import meta
-from anyvisor.api.meta import Json, name, namespace, text_at, uid
+from anyvisor.api.meta import Json, name, namespace, uid
 from anyvisor.hri.errors import DeadlineExceeded, DriverUnavailable, HriError, OperationConflict
 from anyvisor.hri.v1.machine_pb2 import PrepareResponse
 from anyvisor.hri.v1.types_pb2 import (
@@ -146,8 +146,7 @@ async def attach(context: NodeContext, vmi: Json, pod: Json, *, adopted: bool) -
     """Open the machine's network in the pod's namespace."""
     netns = await context.launchers.network_namespace(uid(pod))
     try:
-        pod_ip = text_at(pod, "status", "podIP")
-        return await context.attach_network(vmi, netns=netns, pod_ip=pod_ip, adopted=adopted)
+        return await context.attach_network(vmi, pod=pod, netns=netns, adopted=adopted)
     finally:
         if netns is not None:
             os.close(netns)

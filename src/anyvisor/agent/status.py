@@ -19,6 +19,8 @@ FAILED: Final = "Failed"
 _TIMES: Final = frozenset({"lastProbeTime", "lastTransitionTime"})
 FINAL: Final = frozenset({SUCCEEDED, FAILED})
 
+MULTUS: Final = "multus-status"
+"""Source of what is known of an interface, beside `domain` and `guest-agent`: the pod's networks."""
 NODE_LABEL: Final = "kubevirt.io/nodeName"
 
 _ACCELERATORS: Final[dict[int, str]] = {
@@ -123,9 +125,21 @@ def hypervisor_status(
 
 
 def _interfaces(seen: Sequence[Json], old: Sequence[Json]) -> list[Json]:
-    """The interfaces as seen. `podInterfaceName` is the controller's: leaving it out would be undone without end."""
-    named = {entry.get("name"): entry["podInterfaceName"] for entry in old if "podInterfaceName" in entry}
-    return [{**entry, "podInterfaceName": named[entry["name"]]} if entry["name"] in named else entry for entry in seen]
+    """The interfaces as seen, in the order of the VMI's. What the controller adds would be undone without end: the
+    pod's interface, and that the pod's networks tell of it."""
+    known = {entry.get("name"): entry for entry in old}
+    order = {name: index for index, name in enumerate(known)}
+    merged = [_with_pod(entry, known.get(entry["name"], {})) for entry in seen]
+    return sorted(merged, key=lambda entry: order.get(entry["name"], len(order)))
+
+
+def _with_pod(entry: Json, old: Json) -> Json:
+    result = dict(entry)
+    if "podInterfaceName" in old:
+        result["podInterfaceName"] = old["podInterfaceName"]
+    if MULTUS in str(old.get("infoSource") or "").split(", "):
+        result["infoSource"] = f"{entry['infoSource']}, {MULTUS}"
+    return result
 
 
 def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:

@@ -23,6 +23,15 @@ _QUALIFIED_RE: Final = re.compile(_QUALIFIED)
 _LABEL_VALUE_RE: Final = re.compile(_LABEL_VALUE)
 
 
+INTERFACE_HASH: Final = 11
+"""Digits of the hash in a pod interface's name: 15, what the kernel takes, less a prefix and a suffix."""
+
+
+def secondary_interface(network: str) -> str:
+    """The pod's interface on a network beside its own: made from the name, so that it stays when others come and go."""
+    return f"pod{hashlib.sha256(network.encode()).hexdigest()[:INTERFACE_HASH]}"
+
+
 def _too_long(limit: int) -> str:
     return f"must be no more than {limit} characters"
 

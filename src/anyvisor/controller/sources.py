@@ -26,6 +26,7 @@ from anyvisor.kube.resources import (
     LEASES,
     MIGRATIONS,
     NAMESPACES,
+    NETWORK_ATTACHMENTS,
     NODES,
     PODS,
     PVCS,
@@ -39,13 +40,6 @@ from anyvisor.kube.store import IndexFunction
 log = logging.getLogger(__name__)
 
 QUOTAS = Resource("", "v1", "resourcequotas", namespaced=True, kind="ResourceQuota")
-ATTACHMENTS = Resource(
-    "k8s.cni.cncf.io",
-    "v1",
-    "network-attachment-definitions",
-    namespaced=True,
-    kind="NetworkAttachmentDefinition",
-)
 _IMPORT = "cdi.kubevirt.io"
 STORAGE_PROFILES = Resource(_IMPORT, "v1beta1", "storageprofiles", namespaced=False, kind="StorageProfile")
 IMPORTERS = Resource(_IMPORT, "v1beta1", "cdis", namespaced=False, kind="CDI")
@@ -251,7 +245,7 @@ async def open_sources(client: Client) -> AsyncGenerator[Sources]:
             migrations=await optional(MIGRATIONS),
             data_volumes=await optional(DATA_VOLUMES),
             quotas=await optional(QUOTAS),
-            attachments=await optional(ATTACHMENTS),
+            attachments=await optional(NETWORK_ATTACHMENTS),
             storage_profiles=await optional(STORAGE_PROFILES),
             importers=await optional(IMPORTERS),
             importer_configs=await optional(IMPORTER_CONFIGS),

@@ -23,6 +23,7 @@ from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.embedded.eviction import Evictions
 from anyvisor.embedded.instance import Instance
+from anyvisor.embedded.podnetwork import attachments
 from anyvisor.embedded.scheduler.service import Scheduler
 from anyvisor.embedded.services.controller import EndpointSlices
 from anyvisor.embedded.world import ServerWorld
@@ -54,7 +55,7 @@ async def _serve(
     config = ServerConfig(
         database=instance.database,
         service_network=IPv4Network(instance.service_network),
-        crds=crds(),
+        crds=[*crds(), attachments.definition()],
         objects=bootstrap.objects(),
         admission=[
             VirtualizationRules(world, "mutating"),

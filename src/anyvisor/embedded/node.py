@@ -6,7 +6,6 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
 from ipaddress import IPv4Network
 
 import uvloop
@@ -14,11 +13,14 @@ import uvloop
 from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
+from anyvisor.agent.node_context import AttachNetwork
 from anyvisor.embedded import driver_process, podnetwork
 from anyvisor.embedded.images.pull import puller
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
 from anyvisor.embedded.instance import Instance
+from anyvisor.embedded.podnetwork import BridgedPods
+from anyvisor.embedded.podnetwork.secondary import PodAttachments
 from anyvisor.embedded.podrunner.images import PodImages
 from anyvisor.embedded.podrunner.launch import by_zygote
 from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
@@ -63,6 +65,12 @@ def _transport(instance: Instance, name: str) -> HttpTransport:
     )
 
 
+def _attach(instance: Instance, networks: BridgedPods | None, reader: Client, writer: Client) -> AttachNetwork:
+    if networks is None:
+        return attach
+    return PodAttachments(instance.id, networks, reader, writer, ClusterNames(networks).resolver).attach
+
+
 async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], first: bool) -> None:
     task = asyncio.current_task()
     assert task is not None
@@ -100,7 +108,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
         launchers=runner,
         images=StoreSource(store),
         claims=LocalClaims(Client(agent), disks),
-        attach_network=attach if networks is None else partial(attach, names=ClusterNames(networks).resolver),
+        attach_network=_attach(instance, networks, Client(kubelet), Client(agent)),
         http_uids=(users.control,),
     )
     try:

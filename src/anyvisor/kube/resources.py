@@ -68,6 +68,13 @@ PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", namesp
 LEASES = Resource("coordination.k8s.io", "v1", "leases", namespaced=True, kind="Lease")
 CONTROLLER_REVISIONS = Resource("apps", "v1", "controllerrevisions", namespaced=True, kind="ControllerRevision")
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", namespaced=True, kind="PodDisruptionBudget")
+NETWORK_ATTACHMENTS = Resource(
+    "k8s.cni.cncf.io",
+    "v1",
+    "network-attachment-definitions",
+    namespaced=True,
+    kind="NetworkAttachmentDefinition",
+)
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", namespaced=True, kind="EndpointSlice")
 CRDS = Resource(
     "apiextensions.k8s.io",

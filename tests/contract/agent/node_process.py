@@ -60,7 +60,7 @@ class NoNetwork:
         return
 
 
-async def no_network(vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool) -> NoNetwork:
+async def no_network(vmi: Json, *, pod: Json, netns: int | None, adopted: bool) -> NoNetwork:
     return NoNetwork()
 
 

@@ -416,7 +416,7 @@ def test_what_a_spec_is_not_served(row: unserved.Row) -> None:
             name = step.removesuffix("[]")
             holder = holder.setdefault(name, [{}] if step != name else {})
             holder = holder[0] if step != name else holder
-        holder[last] = {}
+        holder[last] = {} if row.value is None else row.value
 
     path = "spec." + row.path.replace("[]", "[0]")
     assert [cause.field for cause in unserved.check("VirtualMachineInstance", vmi(change))] == [path]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from anyvisor.agent.network import attach, rules
+from anyvisor.agent.network.bridged import other_mac, parse_note
 from anyvisor.agent.network.interfaces import Port, mac_address, read
 from anyvisor.agent.open_error import OpenError
 from anyvisor.hri.v1.machine_spec_pb2 import Nic
@@ -73,7 +74,7 @@ def test_absent_interfaces_and_none_at_all() -> None:
 @pytest.mark.parametrize(
     ("interface", "field", "reason"),
     [
-        ({"bridge": {}}, "", "BindingNotSupported"),
+        ({"binding": {"name": "x"}}, "", "BindingNotSupported"),
         ({"sriov": {}}, "", "BindingNotSupported"),
         ({"masquerade": {}, "model": "vmxnet3"}, ".model", "ModelNotSupported"),
         ({"masquerade": {}, "macAddress": "02:00"}, ".macAddress", "MacAddressInvalid"),
@@ -105,6 +106,56 @@ def test_networks_for_guests(network: str) -> None:
         read(spec)
 
 
+def secondary(*names: str) -> dict[str, Any]:
+    spec = vmi({"masquerade": {}}, *({"bridge": {}, "name": name} for name in names))
+    spec["spec"]["networks"] += [{"name": name, "multus": {"networkName": "lan"}} for name in names]
+    return spec
+
+
+def test_further_interfaces_are_bridged_and_keep_their_names_when_others_go() -> None:
+    first, blue, red = read(secondary("blue", "red"))
+    assert (first.pod_interface, first.tap, first.bridged, first.secondary) == ("eth0", "tap0", False, False)
+    assert (blue.bridged, blue.secondary) == (True, True)
+    assert len({blue.pod_interface, blue.tap, blue.bridge, red.pod_interface, red.tap, red.bridge}) == 6
+    assert max(map(len, (blue.pod_interface, blue.tap, blue.bridge))) <= 15
+    assert read(secondary("red"))[1] == red
+    translated = secondary("blue")
+    translated["spec"]["domain"]["devices"]["interfaces"][1] = {"name": "blue", "masquerade": {}}
+    with pytest.raises(OpenError, match="masquerade is for the pod network"):
+        read(translated)
+
+
+async def test_a_bridged_interface_without_a_namespace_says_what_it_needs() -> None:
+    with pytest.raises(OpenError, match="run `anyvisor up` as root") as caught:
+        await attach(vmi({"bridge": {}}), pod={}, netns=None, adopted=False)
+    assert caught.value.retry
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "gateway", "routed"),
+    [
+        ("10.64.0.5/32,10.64.0.1", "10.64.0.5/32", "10.64.0.1", True),
+        ("10.64.0.5/22,10.64.0.1", "10.64.0.5/22", "10.64.0.1", False),
+        ("10.64.0.5/22,", "10.64.0.5/22", "None", False),
+    ],
+)
+def test_what_a_pod_had_is_noted_and_read_again(text: str, address: str, gateway: str, routed: bool) -> None:
+    found = parse_note(text)
+    assert found is not None
+    assert (str(found.own), str(found.gateway), bool(found.routes())) == (address, gateway, routed)
+    assert found.note() == text
+
+
+@pytest.mark.parametrize("text", ["", "anything", "10.0.0.0/99,", "x,y", "10.0.0.1/24,nowhere"])
+def test_an_alias_of_somebody_else_is_no_note(text: str) -> None:
+    assert parse_note(text) is None
+
+
+def test_the_pods_end_has_another_address_than_the_guest() -> None:
+    assert other_mac("02:00:00:00:00:07") == "02:00:00:00:00:87"
+    assert other_mac("de:ad:be:ef:00:ff") == "de:ad:be:ef:00:7f"
+
+
 def test_mac_addresses_are_stable_for_a_vm_and_differ_between_vms() -> None:
     def mac(**changes: str) -> str:
         return mac_address(vmi({}, **changes), {"name": "default"}, "")
@@ -129,7 +180,7 @@ def test_rules_forward_all_ports_or_those_that_are_named() -> None:
 
 
 async def test_without_a_namespace_the_vmm_has_its_own_network() -> None:
-    network = await attach(vmi({"masquerade": {}}), netns=None, pod_ip="", adopted=False)
+    network = await attach(vmi({"masquerade": {}}), netns=None, pod={}, adopted=False)
     [nic] = network.nics
     assert nic.user.network == "10.0.2.0/24"
     assert nic.user.hostname == "alpha"

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from anyvisor.controller.podspec.networks import UnknownAttachmentError, attachment_names, device_resources, hashed
+from anyvisor.api.names import secondary_interface
+from anyvisor.controller.podspec.networks import UnknownAttachmentError, attachment_names, device_resources
 
 Json = dict[str, Any]
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
@@ -41,5 +42,5 @@ def test_a_definition_that_does_not_exist_is_named() -> None:
 
 
 def test_pod_interfaces_fit_the_kernel_and_depend_on_the_network_alone() -> None:
-    assert hashed("blue") == hashed("blue") != hashed("red")
-    assert len(hashed("a network of a very long name")) < 15
+    assert secondary_interface("blue") == secondary_interface("blue") != secondary_interface("red")
+    assert len(secondary_interface("a network of a very long name")) < 15

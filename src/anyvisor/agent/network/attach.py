@@ -2,23 +2,27 @@
 
 import contextlib
 import os
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
-from anyvisor.agent.network import interfaces, namespace, resolver, rules
+from anyvisor.agent.network import interfaces, namespace, resolver
+from anyvisor.agent.network.bridged import DHCP_ADDRESS, Bridged, PodAddress, open_bridged
 from anyvisor.agent.network.dhcp import Lease
 from anyvisor.agent.network.dhcp_server import DhcpServer
 from anyvisor.agent.network.dns import DnsRelay
 from anyvisor.agent.network.interfaces import Interface
 from anyvisor.agent.network.resolver import Resolver
+from anyvisor.agent.network.translated import Translated, open_translated
 from anyvisor.agent.open_error import OpenError
-from anyvisor.api.meta import Json, object_at
+from anyvisor.api.meta import Json, object_at, text_at
 from anyvisor.hri.v1.machine_spec_pb2 import Nic, TapBackend, UserBackend
 
 HANDLE: Final = "net"
+T = TypeVar("T")
+Names = Callable[[Json], Awaitable[Resolver]]
+"""The cluster's resolver for the guest of a VMI."""
 
 
 @dataclass(slots=True)
@@ -41,21 +45,18 @@ class MachineNetwork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """What the work inside the namespace brings back."""
+class _Where:
+    """What all interfaces of one machine share."""
 
-    taps: list[int]
-    mtu: int
-    dhcp: socket.socket
-    dns: tuple[socket.socket, socket.socket] | None
-
-
-Names = Callable[[Json], Awaitable[Resolver]]
-"""The cluster's resolver for the guest of a VMI."""
+    vmi: Json
+    netns: int
+    pod_ip: str
+    adopted: bool
+    host: Resolver
 
 
 async def attach(
-    vmi: Json, *, netns: int | None, pod_ip: str, adopted: bool, names: Names | None = None
+    vmi: Json, *, pod: Json, netns: int | None, adopted: bool, names: Names | None = None
 ) -> MachineNetwork:
     """Open the interfaces of a VMI in the pod's namespace; without one, by the VMM's user-mode network.
 
@@ -70,81 +71,105 @@ async def attach(
     host = resolver.guest_resolver(object_at(vmi, "spec"), cluster, resolver.read())
     try:
         for index, interface in enumerate(interfaces.read(vmi)):
+            at = f"spec.domain.devices.interfaces[{index}]"
             if netns is None:
-                network.nics.append(_nic(interface, user=_user(vmi, interface, host)))
-                network.status.append(_status(interface, ""))
+                _attach_user(network, vmi, interface, host, at)
+                continue
+            where = _Where(vmi, netns, text_at(pod, "status", "podIP"), adopted, host)
+            if interface.bridged:
+                await _attach_bridged(network, interface, where, at)
             else:
-                await _attach_translated(network, vmi, interface, index, netns, adopted, host)
-                network.status.append(_status(interface, pod_ip))
+                await _attach_translated(network, interface, where, at)
     except BaseException:
         network.close()
         raise
     return network
 
 
-async def _attach_translated(
-    network: MachineNetwork, vmi: Json, interface: Interface, index: int, netns: int, adopted: bool, host: Resolver
-) -> None:
-    tap = rules.tap_name(index)
-    relay = not host.servers and host.relayed is not None
-    try:
-        opened = await namespace.inside(netns, partial(_open, interface, tap, adopted, relay), _close)
-    except (OSError, namespace.CommandError) as error:
+def _attach_user(network: MachineNetwork, vmi: Json, interface: Interface, host: Resolver, at: str) -> None:
+    if interface.bridged:
         raise OpenError(
-            f"spec.domain.devices.interfaces[{index}]",
+            at,
             "NetworkNotReady",
-            f"the pod's network could not be set up: {error}",
+            "a bridged interface needs a network namespace, which only root can make: run `anyvisor up` as root, or "
+            "use `masquerade: {}` on the pod network",
             retry=True,
-        ) from error
-    handles = [f"{HANDLE}/{interface.name}/{queue}" for queue in range(len(opened.taps))]
-    network.descriptors.update(zip(handles, opened.taps, strict=True))
-    lease = _lease(vmi, interface, host, opened.mtu)
+        )
+    user = UserBackend(network=str(interface.network), hostname=interfaces.hostname(vmi), dns_search=host.search)
+    network.nics.append(_nic(interface, user=user))
+    network.status.append(_status(interface, ""))
+
+
+async def _attach_translated(network: MachineNetwork, interface: Interface, where: _Where, at: str) -> None:
+    host = where.host
+    relay = not host.servers and host.relayed is not None
+    work = partial(open_translated, interface, adopted=where.adopted, relay=relay)
+    opened = await _inside(where.netns, work, Translated.close, at)
+    lease = _lease(where, interface, opened.mtu)
     network._services.append(DhcpServer(opened.dhcp, lease))
     if opened.dns is not None and host.relayed is not None:
         network._services.append(DnsRelay(*opened.dns, lambda: host.relayed))
-    network.nics.append(_nic(interface, mtu=opened.mtu, tap=TapBackend(handles=handles)))
+    _add(network, interface, opened.taps, opened.mtu)
+    network.status.append(_status(interface, where.pod_ip))
 
 
-def _open(interface: Interface, tap: str, adopted: bool, relay: bool) -> _Opened:
-    """Runs inside the namespace, in a thread of its own."""
-    mtu = namespace.mtu_of(rules.POD_INTERFACE)
-    with contextlib.ExitStack() as undo:
-        taps: list[int] = []
-        if not adopted:
-            taps = namespace.open_tap(tap, interface.queues)
-            for descriptor in taps:
-                undo.callback(os.close, descriptor)
-            namespace.set_forwarding()
-            namespace.run_tools(
-                (namespace.NFT, rules.translation(interface)), (namespace.IP_BATCH, rules.links(interface, tap, mtu))
-            )
-        dhcp = undo.enter_context(namespace.dhcp_socket(tap))
-        dns = namespace.dns_sockets(str(interface.gateway)) if relay else None
-        undo.pop_all()
-    return _Opened(taps, mtu, dhcp, dns)
+async def _attach_bridged(network: MachineNetwork, interface: Interface, where: _Where, at: str) -> None:
+    work = partial(open_bridged, interface, adopted=where.adopted)
+    opened = await _inside(where.netns, work, Bridged.close, at)
+    if opened.dhcp is not None and opened.address is not None:
+        network._services.append(DhcpServer(opened.dhcp, _bridged_lease(where, interface, opened.mtu, opened.address)))
+    _add(network, interface, opened.taps, opened.mtu)
+    network.status.append(_status(interface, str(opened.address.own.ip) if opened.address is not None else ""))
 
 
-def _close(opened: _Opened) -> None:
-    for descriptor in opened.taps:
-        os.close(descriptor)
-    for each in (opened.dhcp, *(opened.dns or ())):
-        each.close()
+async def _inside(netns: int, work: Callable[[], T], undo: Callable[[T], None], at: str) -> T:
+    try:
+        return await namespace.inside(netns, work, undo)
+    except (OSError, namespace.CommandError) as error:
+        why = f"the pod's network could not be set up: {error}"
+        raise OpenError(at, "NetworkNotReady", why, retry=True) from error
 
 
-def _lease(vmi: Json, interface: Interface, host: Resolver, mtu: int) -> Lease:
-    extras = interface.dhcp
+def _add(network: MachineNetwork, interface: Interface, taps: list[int], mtu: int) -> None:
+    handles = [f"{HANDLE}/{interface.name}/{queue}" for queue in range(len(taps))]
+    network.descriptors.update(zip(handles, taps, strict=True))
+    network.nics.append(_nic(interface, mtu=mtu, tap=TapBackend(handles=handles)))
+
+
+def _lease(where: _Where, interface: Interface, mtu: int) -> Lease:
+    host, extras = where.host, interface.dhcp
     return Lease(
         address=interface.guest,
         network=interface.network,
         gateway=interface.gateway,
         dns=host.servers or ((interface.gateway,) if host.relayed is not None else ()),
-        hostname=interfaces.hostname(vmi),
+        hostname=interfaces.hostname(where.vmi),
         search=host.search,
         mtu=mtu,
         ntp=extras.ntp_servers,
         tftp_server=extras.tftp_server,
         boot_file=extras.boot_file,
         private=extras.private,
+    )
+
+
+def _bridged_lease(where: _Where, interface: Interface, mtu: int, address: PodAddress) -> Lease:
+    """The pod's own address and way out. A resolver on the host's loopback cannot be had from here."""
+    extras = interface.dhcp
+    return Lease(
+        address=address.own.ip,
+        network=address.own.network,
+        gateway=address.gateway or DHCP_ADDRESS,
+        dns=where.host.servers,
+        hostname=interfaces.hostname(where.vmi),
+        search=where.host.search,
+        mtu=mtu,
+        ntp=extras.ntp_servers,
+        tftp_server=extras.tftp_server,
+        boot_file=extras.boot_file,
+        private=extras.private,
+        server=DHCP_ADDRESS,
+        routes=address.routes(),
     )
 
 
@@ -161,10 +186,6 @@ def _nic(interface: Interface, *, mtu: int = 0, tap: TapBackend | None = None, u
         tap=tap,
         user=user,
     )
-
-
-def _user(vmi: Json, interface: Interface, host: Resolver) -> UserBackend:
-    return UserBackend(network=str(interface.network), hostname=interfaces.hostname(vmi), dns_search=host.search)
 
 
 def _status(interface: Interface, address: str) -> Json:

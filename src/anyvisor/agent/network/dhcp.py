@@ -58,6 +58,7 @@ class Option(IntEnum):
     TFTP_SERVER = 66
     BOOT_FILE = 67
     DOMAIN_SEARCH = 119
+    CLASSLESS_ROUTES = 121
     END = 255
 
 
@@ -68,7 +69,7 @@ class Lease:
     address: IPv4Address
     network: IPv4Network
     gateway: IPv4Address
-    """The router, and this server."""
+    """The router, and this server where `server` names none."""
     dns: tuple[IPv4Address, ...] = ()
     hostname: str = ""
     search: tuple[str, ...] = ()
@@ -77,6 +78,14 @@ class Lease:
     tftp_server: str = ""
     boot_file: str = ""
     private: tuple[tuple[int, str], ...] = ()
+    server: IPv4Address | None = None
+    routes: tuple[tuple[IPv4Network, IPv4Address], ...] = ()
+    """(network, router; 0.0.0.0 = on the link). They stand above the router (RFC 3442)."""
+
+    @property
+    def identity(self) -> IPv4Address:
+        """This server."""
+        return self.server or self.gateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +168,7 @@ def answer(lease: Lease, packet: bytes) -> Answer | None:
         case MessageType.DISCOVER:
             return _reply(lease, request, MessageType.OFFER)
         case MessageType.REQUEST:
-            if request.server is not None and request.server != lease.gateway:
+            if request.server is not None and request.server != lease.identity:
                 return None  # the client chose another server
             wanted = request.requested or request.client
             good = wanted == lease.address
@@ -173,7 +182,7 @@ def answer(lease: Lease, packet: bytes) -> Answer | None:
 def _reply(lease: Lease, request: Request, kind: MessageType) -> Answer:
     refused = kind == MessageType.NAK
     informed = request.kind == MessageType.INFORM
-    options = [_option(Option.MESSAGE_TYPE, bytes([kind])), _option(Option.SERVER, lease.gateway.packed)]
+    options = [_option(Option.MESSAGE_TYPE, bytes([kind])), _option(Option.SERVER, lease.identity.packed)]
     if not refused:
         if not informed:
             options.append(_option(Option.LEASE_TIME, struct.pack("!I", FOREVER)))
@@ -183,7 +192,7 @@ def _reply(lease: Lease, request: Request, kind: MessageType) -> Answer:
         *(_REPLY, _ETHERNET, 6, 0, request.transaction, 0, request.flags),
         request.client.packed if informed else zero,
         zero if refused or informed else lease.address.packed,
-        lease.gateway.packed,
+        lease.identity.packed,
         zero,
         request.hardware,
         b"",
@@ -199,6 +208,8 @@ def _settings(lease: Lease) -> list[bytes]:
         _option(Option.SUBNET_MASK, lease.network.netmask.packed),
         _option(Option.ROUTER, lease.gateway.packed),
     ]
+    if lease.routes:
+        options.append(_option(Option.CLASSLESS_ROUTES, b"".join(_route(*route) for route in lease.routes)))
     if lease.dns:
         options.append(_option(Option.DNS, _addresses(lease.dns)))
     if lease.hostname:
@@ -216,6 +227,12 @@ def _settings(lease: Lease) -> list[bytes]:
         options.append(_option(Option.BOOT_FILE, lease.boot_file.encode()))
     options += [_option(code, value.encode()) for code, value in lease.private]
     return options
+
+
+def _route(network: IPv4Network, router: IPv4Address) -> bytes:
+    """A destination, as short as its prefix, and the way there."""
+    octets = (network.prefixlen + 7) // 8
+    return bytes([network.prefixlen]) + network.network_address.packed[:octets] + router.packed
 
 
 def _option(code: int, value: bytes) -> bytes:

@@ -8,9 +8,13 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 from anyvisor.agent.open_error import OpenError
-from anyvisor.api.meta import Json, controller_of, list_at, name, object_at, text_at, uid
+from anyvisor.api.meta import Json, controller_of, list_at, object_at, text_at, uid
+from anyvisor.api.meta import name as name_of
+from anyvisor.api.names import secondary_interface
 from anyvisor.hri.v1.machine_spec_pb2 import Nic
 
+POD_INTERFACE: Final = "eth0"
+"""The pod's own interface, as every container network plug-in calls it."""
 DEFAULT_NETWORK: Final = "10.0.2.0/24"
 """The guest's own network behind the translation, the same for every guest (KubeVirt's default)."""
 MIN_ADDRESSES: Final = 8
@@ -48,7 +52,7 @@ class DhcpExtras:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One interface on the pod network, behind address translation."""
+    """One interface: on the pod's own network or on a further one, behind address translation or bridged."""
 
     name: str
     model: Nic.Model
@@ -61,6 +65,19 @@ class Interface:
     pci_address: str = ""
     acpi_index: int = 0
     dhcp: DhcpExtras = DhcpExtras()
+    bridged: bool = False
+    """Whether the guest itself is on the network, instead of behind translation."""
+    pod_interface: str = POD_INTERFACE
+    """The pod's interface on the network."""
+    tap: str = "tap0"
+    """The guest's link inside the pod."""
+    bridge: str = ""
+    """Joins the two where the interface is bridged."""
+
+    @property
+    def secondary(self) -> bool:
+        """Whether the network is not the pod's own."""
+        return self.pod_interface != POD_INTERFACE
 
     @property
     def gateway(self) -> IPv4Address:
@@ -82,18 +99,25 @@ def read(vmi: Json) -> list[Interface]:
             continue
         at = f"spec.domain.devices.interfaces[{index}]"
         network = networks.get(str(interface.get("name")))
-        if network is None or "pod" not in network:
-            raise OpenError(at, "NetworkNotSupported", "only the pod network is served: use `pod: {}`", retry=False)
-        if "masquerade" not in interface:
-            raise OpenError(
-                at, "BindingNotSupported", "only the masquerade binding is served: use `masquerade: {}`", retry=False
-            )
-        if found:
-            raise OpenError(
-                at, "NetworkNotSupported", "a guest has one interface on the pod network; take one away", retry=False
-            )
+        if network is None or not ("pod" in network or "multus" in network):
+            why = "only the pod network and networks by NetworkAttachmentDefinition are served: use `pod` or `multus`"
+            raise OpenError(at, "NetworkNotSupported", why, retry=False)
+        _check_binding(interface, network, at)
+        if "pod" in network and any(not each.secondary for each in found):
+            why = "a guest has one interface on the pod network; take one away"
+            raise OpenError(at, "NetworkNotSupported", why, retry=False)
         found.append(_interface(vmi, interface, network, at))
     return found
+
+
+def _check_binding(interface: Json, network: Json, at: str) -> None:
+    if "bridge" in interface or ("masquerade" in interface and "pod" in network):
+        return
+    if "masquerade" in interface:
+        why = "masquerade is for the pod network: use `bridge: {}`"
+    else:
+        why = "only the bindings masquerade and bridge are served: use one of them"
+    raise OpenError(at, "BindingNotSupported", why, retry=False)
 
 
 def _interface(vmi: Json, interface: Json, network: Json, at: str) -> Interface:
@@ -102,8 +126,12 @@ def _interface(vmi: Json, interface: Json, network: Json, at: str) -> Interface:
         raise OpenError(
             f"{at}.model", "ModelNotSupported", f"there is no model {model!r}; use virtio or e1000e", retry=False
         )
+    name = str(interface["name"])
+    pod_interface = secondary_interface(name) if "multus" in network else POD_INTERFACE
+    tail = pod_interface.removeprefix("pod") if "multus" in network else "0"
+    bridged = "bridge" in interface
     return Interface(
-        name=str(interface["name"]),
+        name=name,
         model=MODELS[model],
         mac=mac_address(vmi, interface, at),
         network=_network(network, at),
@@ -113,6 +141,10 @@ def _interface(vmi: Json, interface: Json, network: Json, at: str) -> Interface:
         pci_address=str(interface.get("pciAddress") or ""),
         acpi_index=int(interface.get("acpiIndex") or 0),
         dhcp=_dhcp_extras(interface, at),
+        bridged=bridged,
+        pod_interface=pod_interface,
+        tap=f"tap{tail}",
+        bridge=f"br{tail}" if bridged else "",
     )
 
 
@@ -193,4 +225,4 @@ def _dhcp_extras(interface: Json, at: str) -> DhcpExtras:
 
 def hostname(vmi: Json) -> str:
     """What the guest is called."""
-    return text_at(vmi, "spec", "hostname") or name(vmi)
+    return text_at(vmi, "spec", "hostname") or name_of(vmi)

@@ -159,6 +159,15 @@ def open_tap(name: str, queues: int) -> list[int]:
     return descriptors
 
 
+def exists(interface: str) -> bool:
+    """Whether the namespace has the interface."""
+    try:
+        socket.if_nametoindex(interface)
+    except OSError:
+        return False
+    return True
+
+
 def mtu_of(interface: str) -> int:
     """The MTU of an interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:

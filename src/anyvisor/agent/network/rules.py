@@ -2,29 +2,22 @@
 
 from typing import Final
 
-from anyvisor.agent.network.interfaces import Interface
+from anyvisor.agent.network.interfaces import POD_INTERFACE, Interface
 
-POD_INTERFACE: Final = "eth0"
-"""The pod's own interface, as every container network plug-in calls it."""
 TABLE: Final = "anyvisor"
 GATEWAY_MAC: Final = "02:00:00:00:00:00"
 """The same everywhere, so that the guest's neighbour table stays right wherever it goes on."""
 PROTOCOLS: Final = ("tcp", "udp", "sctp")
 
 
-def tap_name(index: int) -> str:
-    """The name of an interface's tap inside the namespace."""
-    return f"tap{index}"
-
-
-def links(interface: Interface, tap: str, mtu: int) -> str:
+def links(interface: Interface, mtu: int) -> str:
     """Our end of the guest's link: the gateway's address on the tap."""
     return "\n".join(
         (
             "link set lo up",
-            f"link set {tap} address {GATEWAY_MAC} mtu {mtu} addrgenmode none",
-            f"addr replace {interface.gateway}/{interface.network.prefixlen} dev {tap}",
-            f"link set {tap} up",
+            f"link set {interface.tap} address {GATEWAY_MAC} mtu {mtu} addrgenmode none",
+            f"addr replace {interface.gateway}/{interface.network.prefixlen} dev {interface.tap}",
+            f"link set {interface.tap} up",
             "",
         )
     )

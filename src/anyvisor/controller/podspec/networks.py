@@ -3,7 +3,6 @@
 Source: the Kubernetes network plumbing group's de-facto standard for network attachments.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -12,11 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from anyvisor.api.meta import Json, annotations, object_at, text_at
+from anyvisor.api.names import secondary_interface
 from anyvisor.controller import words
 
 PRIMARY_INTERFACE: Final = "eth0"
-INTERFACE_HASH: Final = 11
-"""Digits of the hash in an interface's name: 15, what the kernel takes, less a suffix of 4."""
 _ORDINAL: Final = re.compile(r"net[0-9]+")
 _STATUS: Final = msgspec.json.Decoder(list[dict[str, Any]])
 
@@ -61,18 +59,13 @@ def interface_names(networks: Sequence[Json], reports: Sequence[Json]) -> dict[s
     """
     ordinal = any(_ORDINAL.fullmatch(str(one.get("interface", ""))) for one in reports)
     names = {
-        str(one.get("name", "")): f"net{index}" if ordinal else hashed(str(one.get("name", "")))
+        str(one.get("name", "")): f"net{index}" if ordinal else secondary_interface(str(one.get("name", "")))
         for index, one in enumerate(secondary(networks), start=1)
     }
     own = primary(networks)
     if own is not None:
         names[str(own.get("name", ""))] = PRIMARY_INTERFACE
     return names
-
-
-def hashed(network: str) -> str:
-    """The name of a secondary pod interface."""
-    return f"pod{hashlib.sha256(network.encode()).hexdigest()[:INTERFACE_HASH]}"
 
 
 def selection(

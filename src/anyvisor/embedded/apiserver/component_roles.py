@@ -126,6 +126,7 @@ def _node() -> list[Json]:
         rule("core", "serviceaccounts/token", "create"),
         rule("core", "services", READ),
         rule("discovery.k8s.io", "endpointslices", READ),
+        rule("k8s.cni.cncf.io", "network-attachment-definitions", READ),
         _EVENTS,
         _LEASES,
     ]

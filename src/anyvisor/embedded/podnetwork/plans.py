@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
-from anyvisor.agent.network.rules import POD_INTERFACE
+from anyvisor.agent.network.interfaces import POD_INTERFACE
 
 POOL: Final = IPv4Network("10.64.0.0/10")
 """Where instances take their networks from; away from the ranges that cluster tools take by default."""

@@ -47,6 +47,13 @@ class BridgedPods:
         """A descriptor of it, the caller's to close; None when there is none."""
         return await asyncio.to_thread(self._namespace, pod_uid)
 
+    def name(self, pod_uid: str) -> str:
+        """What `ip netns` calls the pod's namespace. Raises PodNetworkError when there is none."""
+        pod = self._books.read().pods.get(pod_uid)
+        if pod is None:
+            raise PodNetworkError("the pod has no network")
+        return pod.name
+
     async def destroy(self, pod_uid: str) -> None:
         """Remove it; nothing when there is none."""
         await asyncio.to_thread(self._destroy, pod_uid)
