@@ -63,7 +63,7 @@ def fetched_in_guest(instance: Instance, name: str) -> str:
     script = (
         "touch /run/quiet\n"
         f"at=$(nslookup {name} | sed -n 's/^Address: //p' | head -n 1)\n"
-        'echo; echo "at $at"; echo GET / | nc -w 5 $at 80\n'
+        "echo; echo \"at $at\"; printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 $at 80\n"
     )
     return instance.cli("console", "service-2", "--seconds", "10", stdin=script, check=False)
 
