@@ -66,6 +66,7 @@ class DriverRig(Generic[G]):
         self.states: dict[str, MachineState] = {}
         self._command = [sys.executable, "-m", module, *arguments]
         self._command += ["--hri", str(directory / "hri.sock"), "--fd", str(directory / "fd.sock")]
+        self.environment = dict(os.environ)
         self._changed = asyncio.Condition()
         self._watching: asyncio.Task[None] | None = None
         self._driver: subprocess.Popen[bytes] | None = None
@@ -75,7 +76,7 @@ class DriverRig(Generic[G]):
         """Start the driver's process and wait until it answers."""
         with (self.directory / "driver.log").open("ab") as log:
             self._driver = subprocess.Popen(  # noqa: ASYNC220 - a fork takes a millisecond
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self._command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         async with asyncio.timeout(self.seconds):
             while not await self._answers():
@@ -146,13 +147,10 @@ class DriverRig(Generic[G]):
         if (error := outcome(operation)) is not None:
             raise error
 
-    async def execute(
-        self, directory: Path, launch: LaunchPlan, descriptors: Mapping[str, int]
-    ) -> subprocess.Popen[bytes]:
-        """Start the shim and give it the plan. `descriptors`: by handle."""
-        assert launch.mode == LaunchPlan.MODE_EXEC
+    def launcher(self, directory: Path) -> subprocess.Popen[bytes]:
+        """A shim that waits for its plan."""
         with (directory / "stderr").open("ab") as errors:
-            process = subprocess.Popen(  # noqa: ASYNC220 - the same
+            return subprocess.Popen(
                 [sys.executable, "-I", "-S", shim.__file__, "run", str(directory)],
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
@@ -160,6 +158,13 @@ class DriverRig(Generic[G]):
                 env={},
                 start_new_session=True,
             )
+
+    async def execute(
+        self, directory: Path, launch: LaunchPlan, descriptors: Mapping[str, int]
+    ) -> subprocess.Popen[bytes]:
+        """Start the shim and give it the plan. `descriptors`: by handle."""
+        assert launch.mode == LaunchPlan.MODE_EXEC
+        process = self.launcher(directory)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         async with asyncio.timeout(self.seconds):
             while True:

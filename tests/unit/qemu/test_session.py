@@ -6,10 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from anyvisor.drivers.qemu import handle
-from anyvisor.drivers.qemu import session as session_module
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.hri.errors import InvalidRequest, MachineNotFound, Refused, VmmFailed
-from anyvisor.hri.kit import MachineContext
+from anyvisor.hri.kit import MachineContext, retry
 from anyvisor.hri.kit.events import EventLog
 from anyvisor.hri.v1 import types_pb2 as t
 from anyvisor.hri.v1.machine_pb2 import PrepareResponse
@@ -64,9 +63,8 @@ async def test_reboot_on_request_starts_over_in_the_same_vmm(machine: MachineCon
 async def test_io_error_is_retried_until_the_storage_is_back(
     machine: MachineContext, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "FIRST_SECONDS", 0.01)
     session = await started(machine, peer)
-    session._retry_seconds = 0.01
     for _ in range(3):
         await peer.event("BLOCK_IO_ERROR", action="stop", nospace=True, **{"node-name": "d0-root-0"})
         await peer.event("STOP")

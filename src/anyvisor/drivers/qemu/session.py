@@ -12,9 +12,9 @@ from anyvisor.drivers.qemu.qmp import Command, Event, QmpClient, QmpClosed, QmpR
 from anyvisor.drivers.qemu.translate.devices import AGENT_CHARDEV, AGENT_PORT
 from anyvisor.hri.errors import HriError, MachineNotFound, Refused, VmmFailed
 from anyvisor.hri.kit import Intent, MachineContext, View
+from anyvisor.hri.kit.retry import IoRetry
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_VMM_EXITED,
-    PAUSE_REASON_IO_ERROR,
     PAUSE_REASON_USER,
     PHASE_CRASHED,
     PHASE_PAUSED,
@@ -22,8 +22,6 @@ from anyvisor.hri.v1.types_pb2 import (
     Thread,
 )
 
-FIRST_RETRY_SECONDS: Final = 1.0
-LAST_RETRY_SECONDS: Final = 60.0
 QUIT_SECONDS: Final = 20.0
 """How long QEMU may take to flush its images once it was told to quit."""
 
@@ -53,8 +51,7 @@ class Session:
         self._client: QmpClient | None = None
         self._starting = False
         self.forwards = Forwards(self._monitor)
-        self._retry: asyncio.TimerHandle | None = None
-        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._retry = IoRetry(machine, self._try_again)
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._leftovers: dict[str, list[Command]] = {}
 
@@ -115,7 +112,7 @@ class Session:
         await self._read_agent_port(client)
         await self._read_disks(client)
         await self.refresh()
-        self._retry_when_io_failed()
+        self._retry.look()
 
     async def _read_agent_port(self, client: QmpClient) -> None:
         """Whether the guest's agent has its port open: the event of that was a former client's."""
@@ -167,7 +164,7 @@ class Session:
 
     async def pause(self) -> None:
         """Halt the vCPUs."""
-        self._cancel_retry()
+        self._retry.cancel()
         await self._live().execute("stop")
 
     async def resume(self) -> None:
@@ -204,7 +201,7 @@ class Session:
 
     def close(self) -> None:
         """Leave QEMU alone."""
-        self._cancel_retry()
+        self._retry.cancel()
         if self._client is not None:
             self._client.close()
 
@@ -261,7 +258,7 @@ class Session:
                 after = states.after_event(before, event, self._intent)
                 if after != before:
                     self._machine.show(after)
-                self._retry_when_io_failed()
+                self._retry.look()
 
     def _notify(self, device: str) -> None:
         waiting = self._awaited.get(device)
@@ -286,29 +283,13 @@ class Session:
         self._intent.reboot = False
 
     def _on_closed(self) -> None:
-        self._cancel_retry()
+        self._retry.cancel()
         self._machine.show(_failed_start() if self._starting else states.after_close(self._machine.view, self._intent))
         self._machine.disconnected()
 
-    # I/O errors: the storage may come back, and nobody tells
-
-    def _retry_when_io_failed(self) -> None:
-        if self._machine.state.pause_reason != PAUSE_REASON_IO_ERROR or self._retry is not None:
-            return
-        loop = asyncio.get_running_loop()
-        self._retry = loop.call_later(self._retry_seconds, self._try_again)
-        self._retry_seconds = min(self._retry_seconds * 2, LAST_RETRY_SECONDS)
-
     def _try_again(self) -> None:
-        self._retry = None
-        if self._client is not None and self._machine.state.pause_reason == PAUSE_REASON_IO_ERROR:
+        if self._client is not None:
             self._client.send("cont")
-
-    def _cancel_retry(self) -> None:
-        self._retry_seconds = FIRST_RETRY_SECONDS
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
 
 
 def _failed_start() -> View:
