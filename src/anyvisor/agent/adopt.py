@@ -101,6 +101,6 @@ async def reopen(context: NodeContext, machine: Machine, vmi: Json | None) -> No
     pod = context.pod(machine.id, machine.record.pod_uid)
     if machine.network is None and vmi is not None and pod is not None:
         try:
-            machine.network = await start.attach(context, vmi, pod, adopted=True)
+            machine.network = await start.attach(context, vmi, pod, adopted=True, external=machine.record.external)
         except Exception as error:  # noqa: BLE001 - the guest runs; its network's extras must not stop its adoption
             log.warning("machine %s: its network's services are not reopened: %s", machine.id, error)

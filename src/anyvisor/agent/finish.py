@@ -4,11 +4,11 @@ import asyncio
 import logging
 from typing import Final, cast
 
-from anyvisor.agent import status, stop, vmi_status
+from anyvisor.agent import adopt, status, stop, vmi_status
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
-from anyvisor.agent.records import EndRecord, Stage
+from anyvisor.agent.records import EndRecord, Record, Stage
 from anyvisor.agent.status import Observation
 from anyvisor.api.meta import Json
 from anyvisor.hri.errors import HriError
@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 FINAL_PHASES: Final = frozenset({hri.PHASE_STOPPED, hri.PHASE_CRASHED, hri.PHASE_LOST})
 DRIVER_SECONDS: Final = 5.0
+EXTERNAL_SECONDS: Final = 2.0
 _UNSEEN: Final = frozenset({hri.END_REASON_UNSPECIFIED, hri.END_REASON_UNKNOWN})
 _GONE: Final = frozenset({hri.END_REASON_VMM_EXITED, hri.END_REASON_VMM_KILLED})
 
@@ -60,16 +61,23 @@ async def _last_word(machine: Machine, session: DriverSession | None) -> hri.Mac
         return None
 
 
-async def finish(context: NodeContext, machine: Machine, vmi: Json | None, session: DriverSession | None) -> None:
+async def finish(
+    context: NodeContext, machine: Machine, vmi: Json | None, session: DriverSession | None
+) -> float | None:
     """Clean up an ended machine. Every step may be repeated, and the record goes last.
+
+    Returns the seconds until the next try while a daemon outside may still run the guest, else None.
 
     Raises:
         ApiError: the VMI cannot be told now; the record stays until it can.
     """
+    destroyed = session is not None and session.synced and await _destroy(context, machine, session)
+    if machine.record.external and not destroyed:
+        if vmi is not None:
+            await vmi_status.write(context.client, vmi, Observation(problem=_undead(machine.record)))
+        return EXTERNAL_SECONDS
     if machine.hook is not None:
         machine.hook.down()
-    if session is not None and session.synced:
-        await _destroy(context, machine, session)
     await machine.settled()
     await stop.end_process(machine)
     await machine.helpers.finished()
@@ -79,20 +87,35 @@ async def finish(context: NodeContext, machine: Machine, vmi: Json | None, sessi
     machine.close()
     await asyncio.to_thread(context.store.forget, machine.id)
     context.machines.pop(machine.id, None)
+    return None
 
 
-async def _destroy(context: NodeContext, machine: Machine, session: DriverSession) -> None:
-    """Have the driver end the VMM and forget the machine; it may know better how the run ended."""
+def _undead(record: Record) -> status.Problem:
+    return status.Problem(
+        "NotEnded",
+        f"driver {record.driver} must end the guest, which runs outside of its launcher, and does not answer; "
+        "see that the driver and its daemon run",
+    )
+
+
+async def _destroy(context: NodeContext, machine: Machine, session: DriverSession) -> bool:
+    """Have the driver end the VMM and forget the machine; it may know better how the run ended.
+
+    Whether it did. A driver process that does not know a machine that a daemon runs is told of it first.
+    """
     record = machine.record
+    if record.external and machine.id not in session.states and await adopt.in_driver(session, machine) is not None:
+        return False
     try:
         last = await session.client.destroy(machine.id, generation=record.generation, minor=record.hri_minor)
     except HriError as error:
         log.warning("machine %s: the driver did not clean up: %s", machine.id, error)
-        return
+        return False
     assert record.end is not None
     if record.end.reason in _UNSEEN and last.end_reason not in _UNSEEN and last.phase in FINAL_PHASES:
         end = EndRecord(phase=last.phase, reason=last.end_reason, message=last.message[:1024])
         await machine.write(context.store, stage=Stage.ENDED, end=end)
+    return True
 
 
 def end_state(machine: Machine) -> hri.MachineState:

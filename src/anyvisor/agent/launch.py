@@ -53,6 +53,11 @@ def has_process(mode: LaunchPlan.Mode) -> bool:
     return mode in (LaunchPlan.MODE_EXEC, LaunchPlan.MODE_RESIDENT)
 
 
+def is_external(mode: LaunchPlan.Mode) -> bool:
+    """Whether a daemon outside runs the guest."""
+    return mode == LaunchPlan.MODE_EXTERNAL
+
+
 def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -> Launch:
     """Bind the endpoints and look up every descriptor that the driver numbered.
 
@@ -64,6 +69,8 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
     connect_pairs(plan, held)
     try:
         records = endpoints.describe(prepared.endpoints)
+        if is_external(plan.mode):  # the driver gets descriptors and listening sockets itself, with Start
+            return Launch(shim.Plan([], [], []), [], records)
         for endpoint, record in zip(prepared.endpoints, records, strict=True):
             if endpoint.WhichOneof("location") == "listen_descriptor":
                 held.put(f"endpoint/{record.id}", endpoints.bind(launcher, record))

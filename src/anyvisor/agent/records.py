@@ -92,7 +92,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     acpi: bool = True
     hypervisor_class: str = ""
     has_process: bool = True
-    """False: the driver keeps books only, and the launcher just waits beside the machine."""
+    """False: the launcher just waits beside the machine, which the driver runs elsewhere or keeps as an entry."""
+    external: bool = False
+    """Whether a daemon outside runs the guest: it does not end with the launcher, and only its driver can end it."""
     images: dict[str, str] = {}
     """The digest that each image's name stood for when the machine started."""
     helpers: tuple[HelperRecord, ...] = ()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from anyvisor.agent import launch, plan, processes, translate, vmi_status
+from anyvisor.agent import endpoints, launch, plan, processes, translate, vmi_status
 from anyvisor.agent.descriptors import Descriptors
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.endpoints import EndpointError
@@ -84,7 +84,7 @@ async def start(context: NodeContext, vmi: Json, pod: Json) -> Machine:
     try:
         vmi = await vmi_status.claim(context.client, vmi, uid(pod), context.node)
         trace.mark("claim")
-        opened = await _open(context, vmi, pod)
+        opened = await _open(context, vmi, pod, external=wanted.plan.launch_mode == "external")
         trace.mark("open")
     except BaseException:
         launcher.close()
@@ -111,13 +111,13 @@ def usable_session(context: NodeContext, driver: str) -> DriverSession:
     return session
 
 
-async def _open(context: NodeContext, vmi: Json, pod: Json) -> Opened:
+async def _open(context: NodeContext, vmi: Json, pod: Json, *, external: bool) -> Opened:
     """Open volumes and network at the same time. Both are waited for, as a thread cannot be called back."""
     directory = await asyncio.to_thread(context.store.directory, uid(vmi))
     try:
         volumes, network = await asyncio.gather(
             open_volumes(vmi, volume_context(context, vmi, uid(pod), directory)),
-            attach(context, vmi, pod, adopted=False),
+            attach(context, vmi, pod, adopted=False, external=external),
             return_exceptions=True,
         )
     finally:
@@ -142,9 +142,9 @@ def volume_context(context: NodeContext, vmi: Json, pod_uid: str, directory: int
     return VolumeContext(images=images, claims=claims, directory=directory, mount=mount)
 
 
-async def attach(context: NodeContext, vmi: Json, pod: Json, *, adopted: bool) -> NetworkSet:
-    """Open the machine's network in the pod's namespace."""
-    netns = await context.launchers.network_namespace(uid(pod))
+async def attach(context: NodeContext, vmi: Json, pod: Json, *, adopted: bool, external: bool) -> NetworkSet:
+    """Open the machine's network in the pod's namespace; what a daemon outside runs is not in it."""
+    netns = None if external else await context.launchers.network_namespace(uid(pod))
     try:
         return await context.attach_network(vmi, pod=pod, netns=netns, adopted=adopted)
     finally:
@@ -289,6 +289,7 @@ async def _hand_over(
         accelerator=prepared.accelerator,
         has_process=with_process,
         helpers=made.helpers,
+        external=launch.is_external(prepared.launch.mode),
     )
     machine.use_endpoints()
     trace.mark("record")
@@ -334,12 +335,22 @@ async def give_descriptors(
             continue
         if held is None and machine.endpoints.get(handle) is None:
             continue
-        descriptor = await machine.endpoints.descriptor(handle, DRIVER)
+        descriptor = await _way_to(machine, handle)
         try:
             tokens.append(await session.client.send_descriptor(handle, descriptor))
         finally:
             os.close(descriptor)
     return tokens
+
+
+async def _way_to(machine: Machine, endpoint_id: str) -> int:
+    """A descriptor for the driver: a connection to the VMM, or the listening socket where the driver stands for it."""
+    if not machine.record.external:
+        return await machine.endpoints.descriptor(endpoint_id, DRIVER)
+    record = machine.endpoints.get(endpoint_id)
+    if record is None or machine.launcher is None:
+        raise EndpointError(f"endpoint {endpoint_id!r} cannot be made: the launcher is gone")
+    return endpoints.bind(machine.launcher, record)
 
 
 async def first_run(

@@ -106,6 +106,8 @@ async def _force(context: NodeContext, machine: Machine, session: DriverSession 
                 return
         except (HriError, TimeoutError) as error:
             log.warning("machine %s: the driver did not end the guest: %s", machine.id, error)
+    if record.external:  # nobody else can, and until it has happened nothing may be said
+        return
     await machine.end(context.store, MachineState(phase=PHASE_STOPPED, end_reason=END_REASON_FORCED))
     await end_process(machine)
 

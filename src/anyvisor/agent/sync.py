@@ -158,8 +158,7 @@ async def _with_machine(context: NodeContext, machine: Machine, vmi: Json | None
         again = await _running(context, machine, vmi, session)
         if machine.record.end is None:
             return again
-    await finish.finish(context, machine, vmi, session)
-    return None
+    return await finish.finish(context, machine, vmi, session)
 
 
 async def _running(
