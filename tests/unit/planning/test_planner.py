@@ -34,7 +34,7 @@ def test_a_machine_that_fits_is_satisfied_without_findings():
     assert (made.verdict, made.findings, made.substitutions) == ("SATISFIED", (), ())
     assert made.confirmed == (
         *("arch", "boot.bios", "console.serial", "cpu.count", "disk.bus", "disk.count", "lifecycle.shutdown"),
-        *("machine.profile", "memory.balloon", "memory.size", "nic.count", "nic.model", "nic.tap"),
+        *("machine.profile", "memory.balloon", "memory.size", "nic.count", "nic.model"),
     )
     assert (made.hypervisor_class, made.driver, made.driver_version) == ("std", "test.example.org", "1.2.3")
     assert made.disk_formats == ("raw", "qcow2")
