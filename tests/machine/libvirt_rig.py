@@ -1,13 +1,9 @@
-"""A libvirt daemon of the test's own, and the driver beside it with the test as its agent."""
+"""The libvirt driver beside a daemon of the test's own, with the test as its agent."""
 
 import asyncio
 import contextlib
-import importlib.util
-import os
 import re
-import shutil
 import socket
-import subprocess
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -16,61 +12,8 @@ from anyvisor.hri.v1.machine_pb2 import PrepareResponse
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.types_pb2 import DescriptorToken, MachineState
 from tests.driver_rig import DriverRig
+from tests.libvirt_daemon import Daemon
 from tests.machine.rig import SECONDS, Guest, socket_path
-
-NOBODY = 65534
-
-
-class Daemon:
-    """An unprivileged libvirtd with its state in `directory`; root's own would be the system's."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-        self.socket = directory / "run" / "libvirt" / "libvirt-sock"
-        for name in ("run", "home"):
-            (directory / name).mkdir(parents=True)
-        if os.geteuid() == 0:
-            directory.parent.chmod(0o711)
-            for path in (directory, directory / "run", directory / "home"):
-                os.chown(path, NOBODY, NOBODY)
-
-    @property
-    def uri(self) -> str:
-        """How to reach it."""
-        return f"qemu+unix:///session?socket={self.socket}"
-
-    async def start(self) -> None:
-        """Start it, and wait until it answers."""
-        environment = {
-            "HOME": str(self._directory / "home"),
-            "XDG_RUNTIME_DIR": str(self._directory / "run"),
-            "PATH": os.environ["PATH"],
-        }
-        drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
-        with (self._directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork takes a millisecond
-                [*drop, "libvirtd"], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        async with asyncio.timeout(SECONDS):
-            while not self._answers():
-                assert self._process.poll() is None, (self._directory / "log").read_text()
-                await asyncio.sleep(0.05)
-
-    def _answers(self) -> bool:
-        with socket.socket(socket.AF_UNIX) as probe:
-            return probe.connect_ex(str(self.socket)) == 0
-
-    async def stop(self) -> None:
-        """End it; domains go on."""
-        if self._process is not None:
-            self._process.terminate()
-            await asyncio.to_thread(self._process.wait, 20)
-
-    def virsh(self, *words: str) -> str:
-        """What another client of the same daemon sees or does."""
-        command = ["virsh", "--quiet", "-c", self.uri, *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS).stdout
 
 
 class LibvirtRig(DriverRig[Guest]):
@@ -125,30 +68,16 @@ async def heard(guest: Guest, pattern: str) -> str:
     return match[1] if match.groups() else match[0]
 
 
-def missing() -> str:
-    """Why there can be no daemon here; empty when there can."""
-    for program, package in (("libvirtd", "libvirt-daemon"), ("virsh", "libvirt-clients"), ("setpriv", "util-linux")):
-        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None:
-            return f"{program} is not installed (Debian: apt-get install {package})"
-    if importlib.util.find_spec("libvirt") is None:
-        return "libvirt-python is not installed (pip install 'anyvisor[libvirt]', with Debian's libvirt-dev)"
-    return ""
-
-
 @contextlib.asynccontextmanager
 async def running(directory: Path) -> AsyncGenerator[LibvirtRig]:
     """A daemon, and a rig with a driver process."""
     daemon = Daemon(directory / "d")
-    await daemon.start()
+    daemon.start()
     rig = LibvirtRig(directory, daemon)
     try:
         await rig.start_driver()
         yield rig
     finally:
-        for name in daemon.virsh("list", "--all", "--name").split():
-            with contextlib.suppress(subprocess.CalledProcessError):
-                daemon.virsh("destroy", name)
-            with contextlib.suppress(subprocess.CalledProcessError):
-                daemon.virsh("undefine", name)
+        daemon.clear()
         await rig.close()
-        await daemon.stop()
+        daemon.stop()

@@ -22,7 +22,8 @@ from anyvisor.hri.v1.types_pb2 import (
 )
 from tests import guests
 from tests.driver_rig import machine_of
-from tests.machine.libvirt_rig import LibvirtRig, handles, heard, missing, running
+from tests.libvirt_daemon import missing
+from tests.machine.libvirt_rig import LibvirtRig, handles, heard, running
 from tests.machine.rig import Guest
 
 
@@ -71,9 +72,9 @@ async def test_a_guest_runs_talks_and_obeys(rig: LibvirtRig):
     await rig.done(await rig.client.stop("m1", generation=1))
     state = await rig.until(guest, lambda s: s.phase == PHASE_STOPPED)
     assert state.end_reason == END_REASON_REQUESTED_SHUTDOWN
-    assert "anyvisor-m1" in rig.daemon.virsh("list", "--all", "--name"), "how it ended can still be asked"
+    assert "anyvisor-m1" in rig.daemon.domains(), "how it ended can still be asked"
     await rig.client.destroy("m1", generation=1)
-    assert "anyvisor-m1" not in rig.daemon.virsh("list", "--all", "--name")
+    assert "anyvisor-m1" not in rig.daemon.domains()
 
 
 async def test_a_driver_that_was_killed_takes_over_what_runs(rig: LibvirtRig):
@@ -94,10 +95,10 @@ async def test_a_driver_that_was_killed_takes_over_what_runs(rig: LibvirtRig):
 
 async def test_a_daemon_that_restarts_changes_nothing(rig: LibvirtRig):
     guest = await boot_tiny(rig)
-    await rig.daemon.stop()
+    rig.daemon.stop()
     with pytest.raises(HriError, match="libvirt does not answer"):
         await rig.done(await rig.client.pause("m1", generation=1))
-    await rig.daemon.start()
+    rig.daemon.start()
     guest.heard = ""
     await heard(guest, r"ANYVISOR t=\d+")  # on the same connection as before
     await rig.done(await rig.client.stop("m1", generation=1))
@@ -149,7 +150,7 @@ async def test_disks_reach_the_guest_as_descriptors(rig: LibvirtRig, tmp_path: P
             async with asyncio.timeout(30):
                 assert (await asyncio.get_running_loop().sock_recv(viewer, 12)).startswith(b"RFB 003.008")
     await rig.client.destroy("m2", generation=1)
-    assert not rig.daemon.virsh("list", "--all", "--name").split()
+    assert not rig.daemon.domains()
 
 
 async def test_what_it_cannot_do_is_refused(rig: LibvirtRig):

@@ -56,11 +56,11 @@ def _bind(path: Path, kind: socket.SocketKind) -> socket.socket:
 def run(instance: Instance, node: str, package: DriverPackage, sockets: DriverSockets) -> None:
     """Serve until SIGTERM."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
-    user = instance.users.driver
+    user = system.uid_of(package.user) if package.user and os.geteuid() == 0 else instance.users.driver
     state = instance.node_dir(node) / "drivers" / package.name
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chown(state, user, user)
-    confine.become(user, [state], system.device_groups())
+    confine.become(user, [state], [*system.device_groups(), *system.group_ids(package.groups)])
     uvloop.run(_serve(package.driver(state), sockets))
 
 

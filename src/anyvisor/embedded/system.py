@@ -1,10 +1,12 @@
 """Linux calls that Python 3.11 lacks. Imported before the zygote forks, so that a child loads nothing."""
 
 import ctypes
+import grp
 import os
+import pwd
 import signal
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -78,6 +80,17 @@ def device_groups(device: str = "/dev/kvm") -> list[int]:
         return []
     shared = stat.S_IRGRP | stat.S_IWGRP
     return [status.st_gid] if status.st_mode & shared == shared and status.st_gid != 0 else []
+
+
+def uid_of(account: str) -> int:
+    """The user id of an account; raises KeyError when the host has none of that name."""
+    return pwd.getpwnam(account).pw_uid
+
+
+def group_ids(names: Iterable[str]) -> list[int]:
+    """The ids of those groups that the host has."""
+    known = {entry.gr_name: entry.gr_gid for entry in grp.getgrall()}
+    return [known[name] for name in names if name in known]
 
 
 def become(uid: int, gid: int, groups: Sequence[int] = ()) -> None:

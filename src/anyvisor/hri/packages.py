@@ -31,6 +31,10 @@ class DriverPackage:
     name: str
     manifest: dict[str, Any]
     driver: Callable[[Path], Driver]
+    user: str = ""
+    """The account that the driver must have, where its VMM asks for one; else it gets a user without a name."""
+    groups: tuple[str, ...] = ()
+    """Groups, by name, that give it the way to its VMM; those that the host lacks are left out."""
 
 
 def installed() -> list[str]:
@@ -63,7 +67,13 @@ def load(name: str) -> DriverPackage:
     try:
         module = cast("ModuleType", entry.load())
         text = files(module).joinpath("manifest.yaml").read_text(encoding="utf-8")
-        return DriverPackage(name, cast("dict[str, Any]", yaml.safe_load(text)), module.create_driver)
+        return DriverPackage(
+            name,
+            cast("dict[str, Any]", yaml.safe_load(text)),
+            module.create_driver,
+            getattr(module, "USER", ""),
+            getattr(module, "GROUPS", ()),
+        )
     except (ImportError, AttributeError, OSError, yaml.YAMLError) as error:
         raise DriverError(f"driver {name} is not complete: {error}") from error
 

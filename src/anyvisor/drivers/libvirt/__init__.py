@@ -13,8 +13,10 @@ from anyvisor.hri.kit.driver import Driver
 
 SOCKETS: Final = ("/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock")
 """Where the daemons of a system listen: the modular one, and the older one for all hypervisors."""
+USER: Final = "nobody"
+"""The client library works for no user without an account."""
 GROUPS: Final = ("libvirt",)
-"""Groups that may talk to the daemon."""
+"""Those who may talk to the daemon."""
 
 
 def uri() -> str:

@@ -10,7 +10,6 @@ from anyvisor.hri.errors import InvalidRequest
 from anyvisor.hri.kit import drafts
 from anyvisor.hri.v1.types_pb2 import Endpoint
 
-
 _UNSAYABLE: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 has no character for."""
 
