@@ -16,7 +16,7 @@ help: ## show this text
 
 venv: $(READY) ## the Python environment, with the CLI at .venv/bin/anyvisor
 
-$(READY): requirements.lock pyproject.toml tools/setup.sh
+$(READY): requirements.lock requirements-libvirt.lock pyproject.toml tools/setup.sh
 	@tools/setup.sh venv $(VENV)
 	@touch $@
 
@@ -41,7 +41,7 @@ manifest: venv ## deploy/anyvisor-install.yaml from the chart (needs helm)
 images: venv ## the container images as OCI archives, into build/images (needs root and mmdebstrap)
 	@$(PY) -m tools.images
 
-lint: venv ## ruff, pyright (strict), generated code up to date
+lint: system venv ## ruff, pyright (strict), generated code up to date
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(PY) tools/genproto.py --check

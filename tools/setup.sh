@@ -18,6 +18,11 @@ ld:binutils
 depmod:kmod
 skopeo:skopeo
 mmdebstrap:mmdebstrap
+pkg-config:pkg-config
+virsh:libvirt-clients
+libvirtd:libvirt-daemon
+/usr/include/libvirt/libvirt.h:libvirt-dev
+/usr/share/doc/libvirt-daemon-driver-qemu:libvirt-daemon-driver-qemu
 "
 
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -76,6 +81,12 @@ venv() {
   say "installing the locked Python packages (a few minutes at first)"
   "$dir/bin/pip" install -q --disable-pip-version-check --require-hashes -r requirements.lock ||
     fail "pip could not install the locked packages (see above)"
+  if pkg-config --exists libvirt 2>/dev/null; then
+    "$dir/bin/pip" install -q --disable-pip-version-check --require-hashes -r requirements-libvirt.lock ||
+      fail "pip could not build the libvirt binding (see above)"
+  else
+    say "without the libvirt driver's binding: Debian's libvirt-dev and pkg-config are not installed"
+  fi
   "$dir/bin/pip" install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
   say "ready: $dir/bin/anyvisor"
 }
