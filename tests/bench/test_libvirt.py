@@ -49,13 +49,18 @@ async def cycle(rig: Rig | LibvirtRig, name: str) -> tuple[float, float, float]:
     return first, milliseconds(start), memory
 
 
+def places(rundir: Path) -> tuple[Path, Path]:
+    """A directory for each driver, within reach of the daemon, which has a user of its own."""
+    rundir.chmod(0o711)
+    for name in ("q", "l"):
+        (rundir / name).mkdir()
+    return rundir / "q", rundir / "l"
+
+
 async def test_a_driver_of_its_own_beside_libvirt(rundir: Path) -> None:
     if why := missing():
         pytest.skip(why)
-    rundir.chmod(0o711)  # the daemon has a user of its own
-    own, other = rundir / "q", rundir / "l"
-    own.mkdir()
-    other.mkdir()
+    own, other = places(rundir)
     async with running_rig(own) as direct, running(other) as indirect:
         mine = [await cycle(direct, f"direct-{index}") for index in range(REPEATS)]
         theirs = [await cycle(indirect, f"indirect-{index}") for index in range(REPEATS)]
