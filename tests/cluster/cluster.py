@@ -60,7 +60,7 @@ class Cluster:
         found = self.plane.get("kubevirts.kubevirt.io", "kubevirt", NAMESPACE)
         if found.get("status", {}).get("phase") != "Deployed":
             return False
-        nodes = self.plane.get("hypervisornodes.anyvisor.io")["items"]
+        nodes = self.plane.get("hypervisornodes.anyvisor.io").get("items", [])
         healthy = [one for one in nodes if any(d.get("healthy") for d in one.get("status", {}).get("drivers", []))]
         return len(healthy) == len(self.nodes)
 
@@ -75,7 +75,8 @@ class Cluster:
     def launcher(self, name: str) -> Json:
         """The launcher pod of a VMI; {} when there is none."""
         words = ["get", "pods", "-l", f"vmi.kubevirt.io/id={name}", "-o", "json"]
-        return next(iter(json.loads(self.kubectl(*words))["items"]), {})
+        found: list[Json] = json.loads(self.kubectl(*words))["items"]
+        return found[0] if found else {}
 
     def wait_phase(self, name: str, phase: str = "Running", seconds: float = 120) -> Json:
         """Wait for a VMI's phase; the VMI."""

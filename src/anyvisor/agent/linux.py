@@ -53,6 +53,27 @@ def openat2(
     return _checked(_libc.syscall(_SYS_OPENAT2, directory, os.fsencode(path), how, len(how)), path)
 
 
+_SYS_FSOPEN: Final = 430
+_SYS_FSCONFIG: Final = 431
+_SYS_FSMOUNT: Final = 432
+_FSOPEN_CLOEXEC: Final = 1
+_FSMOUNT_CLOEXEC: Final = 1
+_FSCONFIG_CMD_CREATE: Final = 6
+
+
+def detached_proc() -> int:
+    """A proc file system that is mounted nowhere, for what a container's own has read-only (CAP_SYS_ADMIN).
+
+    The descriptor of its root is the caller's to close.
+    """
+    context = _checked(_libc.syscall(_SYS_FSOPEN, b"proc", _FSOPEN_CLOEXEC), "fsopen proc")
+    try:
+        _checked(_libc.syscall(_SYS_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0), "fsconfig proc")
+        return _checked(_libc.syscall(_SYS_FSMOUNT, context, _FSMOUNT_CLOEXEC, 0), "fsmount proc")
+    finally:
+        os.close(context)
+
+
 # struct pidfd_info, version 0 (64 bytes): include/uapi/linux/pidfd.h of Linux 6.15
 _PIDFD_INFO: Final = struct.Struct("=QQ11Ii")
 _PIDFD_GET_INFO: Final = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11

@@ -38,6 +38,9 @@ COMMANDS = {
     "backup": "write a copy of all objects to a file, while the instance runs",
     "restore": "put a backup in the place of all objects, while the instance does not run",
     "kubectl": "run kubectl against this instance",
+    "install": "install on a Kubernetes cluster",
+    "upgrade": "bring an installation on a Kubernetes cluster to this version; running VMs do not notice",
+    "uninstall": "remove an installation from a Kubernetes cluster; refused while VMs exist",
     "validate": "check manifests without a server",
     "conform": "test a hypervisor driver against the specification",
     "version": "print the version",
@@ -45,6 +48,7 @@ COMMANDS = {
 
 _MODULES = {
     **dict.fromkeys(("pause", "unpause", "reset", "soft-reboot"), "machine"),
+    **dict.fromkeys(("install", "upgrade", "uninstall"), "cluster"),
     "port-forward": "port_forward",
     "scp": "ssh",
     **dict.fromkeys(("classes", "drivers", "nodes"), "listing"),

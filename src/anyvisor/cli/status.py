@@ -1,6 +1,7 @@
 """`anyvisor status`: processes, nodes and VMs at a glance."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from anyvisor.cli.api import Api, connect, instance
@@ -9,12 +10,18 @@ from anyvisor.cli.tables import show
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`-o json` for machines."""
+    """`-o json` for machines; `--cluster` for an installation elsewhere."""
+    parser.add_argument("--cluster", action="store_true", help="of the installation on a Kubernetes cluster instead")
+    parser.add_argument("--kubeconfig", type=Path, help="the cluster (default: as kubectl finds it)")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table", help="output format")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 0 when everything of the instance runs, else 1."""
+    if arguments.cluster:
+        from anyvisor.cli.cluster import print_status
+
+        return print_status(arguments.kubeconfig, arguments.output)
     from anyvisor.embedded import supervisor
 
     of = instance()

@@ -84,7 +84,7 @@ class DriverLinks:
                     if not stat.S_ISSOCK(os.fstat(inodes[-1]).st_mode):
                         raise OSError(f"{name} is no socket")
             except OSError as error:
-                log.info("driver %s does not listen yet: %s", driver, error)
+                log.debug("driver %s does not listen yet: %s", driver, error)
                 for inode in inodes:
                     os.close(inode)
                 return False

@@ -73,12 +73,12 @@ class Answer:
 
 def mutate(body: bytes, world: World, components: Components) -> Answer:
     """Answer the mutating webhook: defaults, and the planner's refusal. Raises ReviewError."""
-    return _answer(body, world, components, admission.prepare)
+    return _answer(body, world, components, admission.prepare, changing=True)
 
 
 def validate(body: bytes, world: World, components: Components) -> Answer:
     """Answer the validating webhook. Raises ReviewError."""
-    return _answer(body, world, components, admission.review)
+    return _answer(body, world, components, admission.review, changing=False)
 
 
 def _answer(
@@ -86,6 +86,8 @@ def _answer(
     world: World,
     components: Components,
     decide: Callable[[AdmissionRequest, World], AdmissionResult],
+    *,
+    changing: bool,
 ) -> Answer:
     asked = _read(body)
     kind, subresource = text_at(asked, "kind", "kind"), text_at(asked, "subResource")
@@ -111,7 +113,7 @@ def _answer(
         response["warnings"] = list(result.warnings)
     if not result.allowed:
         response["status"] = _status(result)
-    elif patch := changes(request.object, result.object):
+    elif changing and (patch := changes(request.object, result.object)):
         response |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(patch)).decode()}
     effects = () if request.dry_run or kind != "Eviction" else tuple(result.effects)
     return _encode(asked, response, effects)

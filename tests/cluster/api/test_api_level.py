@@ -125,9 +125,8 @@ def test_rights_are_asked_for_on_behalf_of_the_user(installed: Installation) -> 
     plane.kubectl("create", "rolebinding", "editor", "--clusterrole=edit", "--user=otto", "-n", "default")
     refused = plane.kubectl("replace", "--raw", path, "-f", "-", "--as=nina", stdin="{}", check=False)
     assert "forbidden" in refused.lower()
-    plane.wait("apiserver", lambda: plane.kubectl(
-        "auth", "can-i", "update", "virtualmachines.subresources.kubevirt.io/start", "--as=otto", check=False
-    ).strip() == "yes")  # fmt: skip
+    asked = ("auth", "can-i", "update", "virtualmachines.subresources.kubevirt.io", "--subresource=start", "--as=otto")
+    plane.wait("apiserver", lambda: plane.kubectl(*asked, check=False).strip() == "yes")
     plane.kubectl("replace", "--raw", path, "-f", "-", "--as=otto", stdin="{}")
 
 

@@ -185,11 +185,13 @@ class Node:
                     (own / name).write_text((hierarchy / name).read_text())
 
     def _files(self) -> None:
-        for name in ("kubelet", "cni", "manifests"):
+        for name in ("kubelet", "anyvisor", "cni", "manifests"):
             (self.place / name).mkdir(exist_ok=True)
-        # The kubelet's folder for device plugins is a constant, whatever its root directory is.
-        Path("/var/lib/kubelet").mkdir(parents=True, exist_ok=True)
-        self.enter("mount", "--bind", self.place / "kubelet", "/var/lib/kubelet")
+        # The kubelet's folder for device plugins is a constant, whatever its root directory is; agents keep their
+        # records at one place, too. Each node sees folders of its own there.
+        for name, seen in (("kubelet", "/var/lib/kubelet"), ("anyvisor", "/var/lib/anyvisor")):
+            Path(seen).mkdir(parents=True, exist_ok=True)
+            self.enter("mount", "--bind", self.place / name, seen)
         Authority(self.plane.pki, "ca").issue(f"{self.name}-server", self.name, hosts=[self.name, self.address])
         self.plane.issue(self.name, f"system:node:{self.name}", ["system:nodes"], HOST_IP)
         self.plane.issue("kube-proxy", "system:kube-proxy", host=HOST_IP)

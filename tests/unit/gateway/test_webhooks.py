@@ -90,6 +90,12 @@ def test_every_reason_stands_in_one_refusal() -> None:
     assert any("disks[1]" in field for field in fields)
 
 
+def test_the_validating_turn_changes_nothing() -> None:
+    said = response(webhooks.validate(review(vm()), World(), OURS))
+    assert said["allowed"]
+    assert "patch" not in said
+
+
 def test_other_kinds_and_subresources_pass() -> None:
     pod = {"kind": "Pod", "metadata": {"name": "p"}}
     assert response(webhooks.validate(review(pod), World(), OURS)) == {"uid": "u", "allowed": True}

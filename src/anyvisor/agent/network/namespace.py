@@ -7,6 +7,7 @@ process that the work starts is in the namespace, too.
 import asyncio
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import socket
@@ -18,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from anyvisor.agent import linux
 from anyvisor.agent.network.dhcp import SERVER_PORT
 
 T = TypeVar("T")
@@ -28,6 +30,7 @@ _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR, _IFF_MULTI_QUEUE = 0x0002, 0x1000, 0x4000, 
 _SIOCGIFMTU: Final = 0x8921
 _IFREQ: Final = struct.Struct("16sH22x")
 DNS_PORT: Final = 53
+_FORWARDING: Final = "sys/net/ipv4/ip_forward"
 COMMAND_SECONDS: Final = 20.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -140,7 +143,21 @@ def run_tools(*jobs: tuple[Sequence[str], str]) -> list[str]:
 
 def set_forwarding() -> None:
     """Let the namespace pass packets on (/proc/sys/net shows the namespace of the thread that opens it)."""
-    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    try:
+        Path("/proc", _FORWARDING).write_text("1")
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        # In a container, /proc/sys is read-only.
+        proc = linux.detached_proc()
+        try:
+            setting = os.open(_FORWARDING, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+            try:
+                os.write(setting, b"1")
+            finally:
+                os.close(setting)
+        finally:
+            os.close(proc)
 
 
 def open_tap(name: str, queues: int) -> list[int]:

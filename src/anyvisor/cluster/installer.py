@@ -1,0 +1,275 @@
+"""Installs, upgrades, removes and looks at the system on a cluster, by the manifest that the chart makes.
+
+Nothing is taken over: where another KubeVirt serves the API, an installation is refused. Nothing is lost: while VMs
+exist, a removal is refused.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from anyvisor.api.meta import Json, condition_is, list_at, name, namespace, object_at, text_at
+from anyvisor.cluster.keeper import API_SERVICES, MUTATING, VALIDATING
+from anyvisor.kube.client import Client, Propagation
+from anyvisor.kube.errors import ApiError, Conflict, NotFound
+from anyvisor.kube.resources import (
+    CLASSES,
+    CRDS,
+    DRIVERS,
+    HYPERVISOR_NODES,
+    KUBEVIRTS,
+    NAMESPACES,
+    PDBS,
+    SERVICES,
+    VMIS,
+    VMS,
+    Resource,
+)
+
+MANAGER: Final = "anyvisor-install"
+NAMESPACE: Final = "anyvisor"
+REGISTRY: Final = "ghcr.io/anyvisor"
+GATEWAY: Final = "anyvisor-gateway"
+READY_SECONDS: Final = 300.0
+_LOOK_SECONDS: Final = 1.0
+_PART_OF: Final = "app.kubernetes.io/part-of"
+_OWN_FIELD: Final = "hypervisor"
+"""A field of instances that no other implementation of the API has."""
+_TOLD: Final = 10
+
+
+def _rbac(plural: str, kind: str, *, namespaced: bool) -> Resource:
+    return Resource("rbac.authorization.k8s.io", "v1", plural, namespaced, kind)
+
+
+def _policy(plural: str, kind: str) -> Resource:
+    return Resource("admissionregistration.k8s.io", "v1", plural, namespaced=False, kind=kind)
+
+
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", namespaced=True, kind="Deployment")
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", namespaced=True, kind="DaemonSet")
+_KINDS: Final = {
+    resource.kind: resource
+    for resource in (
+        *(NAMESPACES, CRDS, SERVICES, PDBS, DEPLOYMENTS, DAEMON_SETS, API_SERVICES, MUTATING, VALIDATING),
+        Resource("", "v1", "serviceaccounts", namespaced=True, kind="ServiceAccount"),
+        Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False, kind="PriorityClass"),
+        Resource("networking.k8s.io", "v1", "networkpolicies", namespaced=True, kind="NetworkPolicy"),
+        _rbac("clusterroles", "ClusterRole", namespaced=False),
+        _rbac("clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        _rbac("roles", "Role", namespaced=True),
+        _rbac("rolebindings", "RoleBinding", namespaced=True),
+        _policy("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        _policy("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+    )
+}
+_SUBRESOURCES: Final = "v1.subresources.kubevirt.io"
+Tell = Callable[[str], None]
+
+
+class InstallError(Exception):
+    """It was not done; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one part of the installation is."""
+
+    kind: str
+    name: str
+    ready: int
+    wanted: int
+
+
+def manifest(registry: str = REGISTRY) -> list[Json]:
+    """The objects of an installation, with images of a registry."""
+    here = Path(__file__)
+    packaged = here.with_name("anyvisor-install.yaml")
+    path = packaged if packaged.exists() else here.parents[3] / "deploy" / "anyvisor-install.yaml"
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InstallError(f"the manifest {path} cannot be read: {error.strerror}; install the package anew") from error
+    text = text.replace(f"{REGISTRY}/", f"{registry.rstrip('/')}/")
+    found: Iterable[Any] = yaml.load_all(text, Loader=yaml.CSafeLoader)
+    return [one for one in found if one]
+
+
+async def install(client: Client, registry: str, tell: Tell) -> None:
+    """Install, or bring an installation of ours to this version; running VMs do not notice.
+
+    Raises:
+        InstallError: another implementation serves the API, or the cluster refuses.
+    """
+    await _refuse_foreign(client)
+    objects = manifest(registry)
+    definitions = [one for one in objects if one["kind"] == "CustomResourceDefinition"]
+    for one in definitions:
+        await _apply(client, one)
+    await _established(client, definitions)
+    tell(f"{len(definitions)} definitions are served")
+    rest = [one for one in objects if one["kind"] != "CustomResourceDefinition"]
+    for one in rest:
+        await _apply(client, one)
+    tell(f"{len(rest)} objects are applied")
+
+
+async def wait_ready(client: Client, tell: Tell, seconds: float = READY_SECONDS) -> None:
+    """Wait until every component runs. Raises InstallError with what does not."""
+    deadline = time.monotonic() + seconds
+    while True:
+        rows = await status(client)
+        lacking = [row for row in rows if row.ready < row.wanted]
+        if rows and not lacking and await _configured(client):
+            tell("all components are ready")
+            return
+        if time.monotonic() > deadline:
+            named = ", ".join(f"{row.kind} {row.name} ({row.ready} of {row.wanted})" for row in lacking)
+            raise InstallError(
+                f"not ready after {seconds:.0f} s: {named or 'the KubeVirt object is not deployed'}; "
+                f"look at `kubectl get pods,events -n {NAMESPACE}`"
+            )
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def uninstall(client: Client, tell: Tell) -> None:
+    """Remove everything of ours. Raises InstallError while VMs exist, and says which."""
+    await _refuse_machines(client)
+    objects = manifest()
+    # First what would stand in the way of the rest once the gateway is gone.
+    first = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService")
+    for kind in first:
+        for one in objects:
+            if one["kind"] == kind:
+                await _remove(client, one)
+    await _remove_all(client)
+    for one in reversed(objects):
+        if one["kind"] not in (*first, "CustomResourceDefinition"):
+            await _remove(client, one)
+    for one in objects:
+        if one["kind"] == "CustomResourceDefinition":
+            await _remove(client, one)
+    tell("everything is removed; nodes keep the files below /var/lib/anyvisor, if any")
+
+
+async def status(client: Client) -> list[Row]:
+    """The components, and how many of each are ready."""
+    rows: list[Row] = []
+    for resource in (DEPLOYMENTS, DAEMON_SETS):
+        found = await client.list(resource, NAMESPACE, labels=f"{_PART_OF}=anyvisor")
+        rows += [_row(resource.kind, one) for one in list_at(found, "items")]
+    return rows
+
+
+def _row(kind: str, obj: Json) -> Row:
+    state = object_at(obj, "status")
+    if kind == "DaemonSet":
+        return Row(kind, name(obj), int(state.get("numberReady") or 0), int(state.get("desiredNumberScheduled") or 0))
+    wanted = object_at(obj, "spec").get("replicas")
+    return Row(kind, name(obj), int(state.get("readyReplicas") or 0), 1 if wanted is None else int(wanted))
+
+
+async def _configured(client: Client) -> bool:
+    try:
+        found = await client.get(KUBEVIRTS, "kubevirt", NAMESPACE)
+    except NotFound:
+        return False
+    return text_at(found, "status", "phase") == "Deployed"
+
+
+async def _refuse_foreign(client: Client) -> None:
+    try:
+        definition = await client.get(CRDS, "virtualmachineinstances.kubevirt.io")
+    except NotFound:
+        return
+    served = await _get(client, API_SERVICES, _SUBRESOURCES)
+    service = text_at(served or {}, "spec", "service", "name")
+    if is_ours(definition) and service in ("", GATEWAY):
+        return
+    raise InstallError(
+        "another KubeVirt serves kubevirt.io on this cluster, and its objects are not taken over: remove it first, "
+        "with its VMs, or use another cluster"
+    )
+
+
+def is_ours(definition: Json) -> bool:
+    """Whether the definition of VirtualMachineInstances is that of this project."""
+    for version in list_at(definition, "spec", "versions"):
+        fields = object_at(version, "schema", "openAPIV3Schema", "properties", "spec", "properties")
+        if _OWN_FIELD in fields:
+            return True
+    return False
+
+
+async def _refuse_machines(client: Client) -> None:
+    for resource in (VMS, VMIS):
+        try:
+            found = list_at(await client.list(resource), "items")
+        except NotFound:
+            continue
+        if found:
+            named = [f"{namespace(one)}/{name(one)}" for one in found[:_TOLD]]
+            more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+            raise InstallError(f"{len(found)} {resource.plural} exist: {', '.join(named)}{more}; delete them first")
+
+
+async def _remove_all(client: Client) -> None:
+    """Objects that components made: the configuration, and what drivers offer."""
+    for resource in (KUBEVIRTS, CLASSES, DRIVERS, HYPERVISOR_NODES):
+        try:
+            found: Sequence[Json] = list_at(await client.list(resource), "items")
+        except NotFound:
+            continue
+        for one in found:
+            if list_at(one, "metadata", "finalizers"):
+                await client.patch(resource, name(one), namespace(one) or None, {"metadata": {"finalizers": None}})
+            await _delete(client, resource, name(one), namespace(one) or None)
+
+
+async def _apply(client: Client, obj: Json) -> None:
+    resource = _resource(obj)
+    try:
+        await client.apply(resource, obj, field_manager=MANAGER)
+    except ApiError as error:
+        raise InstallError(f"{obj['kind']} {name(obj)} is refused: {error}") from error
+
+
+async def _established(client: Client, definitions: Sequence[Json], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    for one in definitions:
+        while not condition_is(await client.get(CRDS, name(one)), "Established"):
+            if time.monotonic() > deadline:
+                raise InstallError(f"the cluster does not serve {name(one)} after {seconds:.0f} s")
+            await asyncio.sleep(_LOOK_SECONDS / 10)
+
+
+async def _remove(client: Client, obj: Json) -> None:
+    await _delete(client, _resource(obj), name(obj), namespace(obj) or None)
+
+
+async def _delete(client: Client, resource: Resource, called: str, within: str | None) -> None:
+    try:
+        await client.delete(resource, called, within, propagation=Propagation.BACKGROUND)
+    except (NotFound, Conflict):
+        return
+    except ApiError as error:
+        raise InstallError(f"{resource.kind} {called} cannot be removed: {error}") from error
+
+
+async def _get(client: Client, resource: Resource, called: str) -> Json | None:
+    try:
+        return await client.get(resource, called)
+    except NotFound:
+        return None
+
+
+def _resource(obj: Json) -> Resource:
+    found = _KINDS.get(obj["kind"])
+    if found is None:
+        raise InstallError(f"the manifest has an object of the unknown kind {obj['kind']}")
+    return found
