@@ -50,8 +50,8 @@ class Components:
         name = text_at(info, "username")
         groups = [str(group) for group in info.get("groups") or ()]
         extra = {key: [str(value) for value in values] for key, values in object_at(info, "extra").items()}
-        account = name.removeprefix(f"{_ACCOUNT}{self.namespace}:")
-        match account:
+        ours = f"{_ACCOUNT}{self.namespace}:"
+        match name.removeprefix(ours) if name.startswith(ours) else "":
             case self.controller:
                 name = "system:anyvisor:controller"
             case self.gateway:

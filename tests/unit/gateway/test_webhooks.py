@@ -117,6 +117,7 @@ def test_what_is_no_review_is_no_question(body: bytes) -> None:
         ("system:serviceaccount:anyvisor:anyvisor-controller", "system:anyvisor:controller"),
         ("system:serviceaccount:anyvisor:anyvisor-agent", "system:anyvisor:agent:n1"),
         ("system:serviceaccount:other:anyvisor-controller", "system:serviceaccount:other:anyvisor-controller"),
+        ("anyvisor-controller", "anyvisor-controller"),
         ("nina", "nina"),
     ],
 )
