@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from guests import archive, initramfs
+from guests import archive, initramfs, media
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE.parent / ".cache" / "guests"
@@ -144,6 +144,55 @@ def debian(out: Path = OUT) -> Path:
     listed = json.loads(_run(*program, "image", "list", "-o", "json"))
     (disk,) = [file for file in listed["items"][0]["files"] if file["format"]]
     return out / "images" / "images" / "blobs" / "sha256" / disk["sha256"]
+
+
+def uefi_disk(out: Path = OUT) -> Path:
+    """A raw disk that boots the Linux guest by UEFI, also with secure boot; copy it before a guest writes to it."""
+    guest = linux(out)
+    signed = {
+        "shim-signed": ("usr/lib/shim/shimx64.efi.signed", "EFI/BOOT/BOOTX64.EFI"),
+        "grub-efi-amd64-signed": ("usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed", "EFI/BOOT/grubx64.efi"),
+    }
+    files = {place: _from_package(out, package, path) for package, (path, place) in signed.items()}
+    files |= {"vmlinuz": guest.kernel, "initrd.img": guest.initrd}
+    mtools = _from_package(out, "mtools", "usr/bin/mtools")
+    sources = [*files.values(), HERE / "media.py"]
+    return _once(
+        out / "uefi.raw", sources, lambda path: media.write_uefi(path, files, guest.command_line, mtools, _run)
+    )
+
+
+def uefi_archive(out: Path = OUT) -> Path:
+    """The disk that boots by UEFI as an OCI archive with /disk/disk.raw."""
+    return _archive(out / "uefi.oci.tar", {"disk/disk.raw": uefi_disk(out)}, "uefi")
+
+
+def installer_cd(out: Path = OUT) -> Path:
+    """A CD image that boots the Linux guest by BIOS, as an operating system's installer does."""
+    guest = linux(out)
+    loader = {
+        "isolinux": ("usr/lib/ISOLINUX/isolinux.bin", "ISOLINUX.BIN"),
+        "syslinux-common": ("usr/lib/syslinux/modules/bios/ldlinux.c32", "LDLINUX.C32"),
+    }
+    files = {place: _from_package(out, package, path) for package, (path, place) in loader.items()}
+    files |= {"VMLINUZ": guest.kernel, "INITRD.IMG": guest.initrd}
+    sources = [*files.values(), HERE / "media.py"]
+    return _once(out / "installer.iso", sources, lambda path: media.write_cd(path, files, guest.command_line))
+
+
+def installer_archive(out: Path = OUT) -> Path:
+    """The installer's CD as an OCI archive with /disk/disk.raw."""
+    return _archive(out / "installer.oci.tar", {"disk/disk.raw": installer_cd(out)}, "installer")
+
+
+def _from_package(out: Path, package: str, path: str) -> Path:
+    """A file of a Debian package that is not installed."""
+    unpacked = out / "debian" / package
+    if not (unpacked / path).exists():
+        _unpack(package, unpacked)
+    if not (unpacked / path).exists():
+        raise CannotBuildError(f"Debian's package {package} has no {path}")
+    return unpacked / path
 
 
 def _archive(target: Path, files: dict[str, Path], name: str) -> Path:

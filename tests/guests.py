@@ -51,6 +51,16 @@ def disk_archive() -> Path:
     return _or_skip(build.disk_archive)
 
 
+def uefi_archive() -> Path:
+    """The disk that boots by UEFI, also with secure boot, as an OCI archive."""
+    return _or_skip(build.uefi_archive)
+
+
+def installer_archive() -> Path:
+    """The installer's CD as an OCI archive."""
+    return _or_skip(build.installer_archive)
+
+
 def linux_archive() -> Path:
     """The Linux guest as an OCI archive."""
     return _or_skip(build.linux_archive)

@@ -166,7 +166,7 @@ async def test_what_the_driver_refuses_is_told_with_its_field(world: World):
 
 
 async def test_a_field_that_is_not_served_is_told_with_its_path(world: World):
-    await world.make("u", domain={"memory": {"guest": "64Mi"}, "launchSecurity": {"sev": {}}})
+    await world.make("u", domain={"memory": {"guest": "64Mi"}, "devices": {}, "launchSecurity": {"sev": {}}})
     failed = await world.phase("u", "Failed")
     assert "spec.domain.launchSecurity" in str(failed["status"]["conditions"])
 
