@@ -107,7 +107,7 @@ def disk_machine(name: str, bus: Disk.Bus = Disk.BUS_VIRTIO) -> Machine:
     return machine
 
 
-@pytest.mark.parametrize("bus", [Disk.BUS_VIRTIO, Disk.BUS_SATA, Disk.BUS_SCSI])
+@pytest.mark.parametrize("bus", [Disk.BUS_VIRTIO, Disk.BUS_SATA, Disk.BUS_SCSI, Disk.BUS_USB])
 async def test_bios_boots_an_overlay_over_a_raw_disk(rig: Rig, rundir: Path, bus: Disk.Bus) -> None:
     overlay, base = disk_image(rundir)
     guest = await rig.boot(disk_machine("d1", bus), {"overlay": overlay, "base": base})

@@ -62,8 +62,8 @@ async def boot(rig: Rig, name: str, directory: Path) -> Guest:
 async def ask(guest: Guest, command: str) -> str:
     """What the guest's shell answers."""
     before = len(guest.heard)
-    await guest.type(f"{command}; echo do''ne\n")
-    await guest.hears("done", before)
+    await guest.type(f"{command}; echo answ''ered\n")
+    await guest.hears("answered", before)
     return guest.heard[before:].replace("\r", "")
 
 

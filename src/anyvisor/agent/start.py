@@ -19,6 +19,7 @@ from anyvisor.agent.descriptors import Descriptors
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.endpoints import EndpointError
 from anyvisor.agent.handover import HandOverError, await_shim, hand_over
+from anyvisor.agent.hostdevices import open_devices
 from anyvisor.agent.launchers import Launcher, LauncherError
 from anyvisor.agent.machine import DRIVER, Machine, NetworkSet
 from anyvisor.agent.node_context import NodeContext
@@ -40,11 +41,14 @@ from anyvisor.hri.v1.types_pb2 import (
     DescriptorToken,
     MachineState,
 )
+from anyvisor.kube.events import EventKind
 from anyvisor.planning.plan import PlanError
 
 log = logging.getLogger(__name__)
 
 CONSOLE_LOG: Final = "console/log"
+MAX_FINDINGS: Final = 16
+"""Of one machine are told as events."""
 
 
 class StartError(Exception):
@@ -170,6 +174,7 @@ async def _start(
         try:
             held.put_all(_taken(opened.volumes.descriptors))
             held.put_all(_taken(opened.network.descriptors))
+            held.put_all(open_devices(vmi))
             record = _draft(context, vmi, pod, wanted, launcher, opened.images)
             machine = Machine(record, launcher, lambda: context.queue.add(machine_id))
             context.launchers.hold(uid(pod))
@@ -179,6 +184,7 @@ async def _start(
                 held.put(CONSOLE_LOG, machine.serial_log.for_vmm())
             prepared = await _prepare(session, machine, vmi, wanted, opened)
             trace.mark("prepare")
+            _tell_findings(context, machine, prepared)
             await _hand_over(context, machine, prepared, held, wanted.plan.resources.memory_lock_bytes, trace)
         except BaseException as error:
             if machine is None:
@@ -195,6 +201,13 @@ async def _start(
         trace.mark("run")
     log.info("machine %s started, milliseconds: %s", machine_id, trace)
     return machine
+
+
+def _tell_findings(context: NodeContext, machine: Machine, prepared: PrepareResponse) -> None:
+    """What the driver does otherwise than it was asked, for the machine's owner."""
+    for finding in prepared.findings[:MAX_FINDINGS]:
+        kind = EventKind.WARNING if finding.severity in ("warn", "error") else EventKind.NORMAL
+        context.event(machine, kind, "Adjusted", f"{finding.field}: {finding.message}"[:1024])
 
 
 def _close_loose(launcher: Launcher, opened: Opened) -> None:
@@ -405,6 +418,8 @@ def _start_error(error: BaseException) -> StartError | None:
     """What a failed start means for the VMI; None for what is not about the machine."""
     if isinstance(error, StartError):
         return error
+    if isinstance(error, OpenError):
+        return StartError(error.reason, f"{error.field}: {error}", retry=error.retry)
     if isinstance(error, TranslateError):
         return StartError("FieldNotServed", str(error), retry=False)
     if isinstance(error, RecordError):

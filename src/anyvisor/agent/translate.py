@@ -70,6 +70,8 @@ _DOMAIN_FIELDS: Final = frozenset(
         "devices",
         "features",
         "firmware",
+        "ioThreads",
+        "ioThreadsPolicy",
         "machine",
         "memory",
         "rebootPolicy",
@@ -269,11 +271,15 @@ def _nic(nic: Nic) -> Nic:
 
 def _identity(vmi: Json, domain: Json) -> SystemIdentity:
     firmware, chassis = object_at(domain, "firmware"), object_at(domain, "chassis")
-    only(chassis, {"asset"}, "spec.domain.chassis")
+    only(chassis, {"asset", "manufacturer", "serial", "sku", "version"}, "spec.domain.chassis")
     return SystemIdentity(
         uuid=str(firmware.get("uuid") or uid(vmi)),
         serial=str(firmware.get("serial") or ""),
         chassis_asset=str(chassis.get("asset") or ""),
+        chassis_manufacturer=str(chassis.get("manufacturer") or ""),
+        chassis_serial=str(chassis.get("serial") or ""),
+        chassis_sku=str(chassis.get("sku") or ""),
+        chassis_version=str(chassis.get("version") or ""),
     )
 
 
@@ -321,12 +327,14 @@ def _lifecycle(vmi: Json, domain: Json) -> Lifecycle:
 
 
 def _features(features: Json, at: str) -> Features:
-    only(features, {"acpi", "apic", "smm", "kvm", "hyperv"}, at, ignored={"pvspinlock": {}})
+    only(features, {"acpi", "apic", "smm", "kvm", "hyperv", "pvspinlock"}, at)
     result = Features(
         smm=_enabled(features, "smm", absent=False),
         hidden_hypervisor=bool(object_at(features, "kvm").get("hidden")),
         hyperv=_hyperv(object_at(features, "hyperv"), f"{at}.hyperv"),
     )
+    if isinstance(features.get("pvspinlock"), dict):
+        result.pv_spinlocks = _enabled(features, "pvspinlock", absent=True)
     for part in ("acpi", "apic"):
         if isinstance(features.get(part), dict):
             only(object_at(features, part), {"enabled"}, f"{at}.{part}", ignored={"endOfInterrupt": False})

@@ -21,11 +21,14 @@ from anyvisor.hri.v1.machine_spec_pb2 import (
     Tpm,
     UsbRedirection,
     VolumeHandle,
+    Vsock,
     Watchdog,
 )
 
 CONSOLE_ID: Final = "serial0"
 USB_CHANNELS: Final = 4
+VSOCK: Final = "device/vsock"
+"""Handle of the node's way to sockets in the guest."""
 STATISTICS_SECONDS: Final = 10
 _ID_MAX: Final = 63
 
@@ -36,6 +39,7 @@ DEVICE_FIELDS: Final = frozenset(
         "autoattachMemBalloon",
         "autoattachPodInterface",
         "autoattachSerialConsole",
+        "autoattachVSOCK",
         "blockMultiQueue",
         "clientPassthrough",
         "disableHotplug",
@@ -112,7 +116,25 @@ def disks(vmi: Json, volumes: Mapping[str, VolumeHandle]) -> list[Disk]:
     """All disks, in the VMI's order."""
     listed = list_at(vmi, "spec", "domain", "devices", "disks")
     queues = _vcpus(vmi) if object_at(vmi, "spec", "domain", "devices").get("blockMultiQueue") else 0
-    return [_disk(disk, volumes, queues, f"spec.domain.devices.disks[{i}]") for i, disk in enumerate(listed)]
+    made = [_disk(disk, volumes, queues, f"spec.domain.devices.disks[{i}]") for i, disk in enumerate(listed)]
+    _spread(object_at(vmi, "spec", "domain"), made, _vcpus(vmi))
+    return made
+
+
+def _spread(domain: Json, made: list[Disk], vcpus: int) -> None:
+    """Give disks that have no I/O thread of their own one of those that are shared, in turn."""
+    policy = str(domain.get("ioThreadsPolicy") or "")
+    dedicated = sum(disk.dedicated_io_thread for disk in made)
+    if not policy and not dedicated:
+        return
+    limit = {"auto": max(2 * vcpus - dedicated, 1), "supplementalPool": _pool(domain)}.get(policy, 1)
+    shared = [disk for disk in made if disk.bus == Disk.BUS_VIRTIO and not disk.dedicated_io_thread]
+    for index, disk in enumerate(shared):
+        disk.io_thread = index % limit + 1
+
+
+def _pool(domain: Json) -> int:
+    return max(int(object_at(domain, "ioThreads").get("supplementalPoolThreadCount") or 1), 1)
 
 
 def _vcpus(vmi: Json) -> int:
@@ -196,6 +218,9 @@ def devices(vmi: Json, *, agent_port: bool, tpm_state: str) -> list[Device]:
         result.append(Device(id="rng.0", rng=Rng()))
     if isinstance(wanted.get("tpm"), dict):
         result += _tpm(object_at(wanted, "tpm"), tpm_state, f"{at}.tpm")
+    if wanted.get("autoattachVSOCK") is True:
+        cid = int(object_at(vmi, "status").get("VSOCKCID") or 0)
+        result.append(Device(id="vsock.0", vsock=Vsock(cid=cid, handle=VSOCK)))
     if isinstance(wanted.get("watchdog"), dict):
         result.append(_watchdog(object_at(wanted, "watchdog"), f"{at}.watchdog"))
     result += [

@@ -33,7 +33,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"cpu": {"dedicatedCpuPlacement": True}}, "spec.domain.cpu.dedicatedCpuPlacement"),
     ({"cpu": {"numa": {}}}, "spec.domain.cpu.numa"),
     ({"features": {"hypervPassthrough": {}}}, "spec.domain.features.hypervPassthrough"),
-    ({"chassis": {"sku": "x"}}, "spec.domain.chassis.sku"),
+    ({"chassis": {"colour": "x"}}, "spec.domain.chassis.colour"),
     ({"firmware": {"bootloader": {"efi": {"unknown": True}}}}, "spec.domain.firmware.bootloader.efi.unknown"),
     ({"devices": {"disks": [{"name": "a", "disk": {"bus": "ide"}}]}}, "spec.domain.devices.disks[0].disk.bus"),
     ({"devices": {"disks": [{"name": "b", "disk": {}}]}}, "spec.domain.devices.disks[0].name"),

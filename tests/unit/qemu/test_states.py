@@ -28,7 +28,7 @@ def shutdown(reason: str, *, guest: bool = True) -> Event:
         ("inmigrate", False, t.PHASE_MOVING_IN, 0, 0),
         ("postmigrate", False, t.PHASE_PAUSED, 0, t.PAUSE_REASON_MIGRATION),
         ("io-error", False, t.PHASE_PAUSED, 0, t.PAUSE_REASON_IO_ERROR),
-        ("watchdog", False, t.PHASE_PAUSED, 0, t.PAUSE_REASON_WATCHDOG),
+        ("watchdog", False, t.PHASE_STOPPED, t.END_REASON_WATCHDOG, 0),
         ("shutdown", False, t.PHASE_STOPPED, t.END_REASON_UNKNOWN, 0),
         ("shutdown", True, t.PHASE_STOPPED, t.END_REASON_REQUESTED_SHUTDOWN, 0),
         ("guest-panicked", False, t.PHASE_CRASHED, t.END_REASON_PANIC, 0),

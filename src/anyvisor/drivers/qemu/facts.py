@@ -28,7 +28,8 @@ PROBE_SECONDS: Final = 20.0
 GUEST_SECONDS: Final = 10.0
 """The probe guest needs a tenth of a second where it runs at all."""
 TPM: Final = "/usr/bin/swtpm"
-FORM: Final = 4
+HUGE_PAGES: Final = Path("/sys/kernel/mm/hugepages")
+FORM: Final = 5
 """Raised whenever the facts or the ways to find them change."""
 
 
@@ -45,6 +46,12 @@ class Facts(VmmFacts, frozen=True):
     uefi_secure: Uefi | None = None
     tpm: str = ""
     """The TPM emulator; empty = it is not installed."""
+    huge_page_bytes: tuple[int, ...] = ()
+    """Sizes of huge pages of which some are reserved."""
+    vsock: bool = False
+    emulated_features: tuple[str, ...] = ()
+    """CPU features of software emulation."""
+    kvm_features: tuple[str, ...] = ()
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
@@ -54,7 +61,9 @@ class Facts(VmmFacts, frozen=True):
 
 def key(emulator: str) -> str:
     """What the facts stand and fall with."""
-    return facts_key(FORM, emulator, firmware.fingerprint(), str(os.access(TPM, os.X_OK)))
+    return facts_key(
+        FORM, emulator, firmware.fingerprint(), str(os.access(TPM, os.X_OK)), str(huge_pages()), str(vsock())
+    )
 
 
 async def find(emulator: str, cache: Path | None) -> Facts:
@@ -72,7 +81,8 @@ async def _find(emulator: str) -> Facts:
         runs = False
         if opens:
             runs, why = await _try_kvm(emulator)
-        return msgspec.structs.replace(facts, kvm_opens=opens, kvm_runs=runs, kvm_message=why)
+        known = await _kvm_features(emulator) if runs else ()
+        return msgspec.structs.replace(facts, kvm_opens=opens, kvm_runs=runs, kvm_message=why, kvm_features=known)
     except (HriError, OSError, TimeoutError, KeyError, TypeError) as error:
         return Facts(emulator, installed=True, problem=f"{emulator} does not answer: {error or type(error).__name__}")
 
@@ -117,6 +127,7 @@ async def _ask(emulator: str) -> Facts:
         version = await client.greet()
         machines: list[dict[str, Any]] = await client.execute("query-machines")
         models: list[dict[str, Any]] = await client.execute("query-cpu-definitions")
+        features = await _features(client, "max")
         displays = [name for name in DEVICES if await _has_device(client, name)]
     plain, secure = firmware.find()
     tpm = TPM if os.access(TPM, os.X_OK) else ""
@@ -130,8 +141,53 @@ async def _ask(emulator: str) -> Facts:
         uefi=plain,
         uefi_secure=secure,
         tpm=tpm,
+        huge_page_bytes=huge_pages(),
+        vsock=vsock(),
+        emulated_features=features,
         installed=True,
     )
+
+
+async def _features(client: QmpClient, model: str) -> tuple[str, ...]:
+    """The features that are on in a model of everything that the accelerator can give."""
+    expanded: dict[str, Any] = await client.execute(
+        "query-cpu-model-expansion", {"type": "full", "model": {"name": model}}
+    )
+    properties: dict[str, object] = expanded["model"]["props"]
+    return tuple(sorted(name for name, value in properties.items() if value is True))
+
+
+async def _kvm_features(emulator: str) -> tuple[str, ...]:
+    command = [
+        emulator,
+        "-machine",
+        "none",
+        "-accel",
+        "kvm",
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-S",
+    ]
+    async with asyncio.timeout(PROBE_SECONDS), _running(command, [], asyncio.Event()) as (client, _):
+        await client.greet()
+        return await _features(client, "host")
+
+
+def huge_pages(root: Path = HUGE_PAGES) -> tuple[int, ...]:
+    """Sizes in bytes of the huge pages of which this node has some."""
+    found: list[int] = []
+    for pool in root.glob("hugepages-*kB"):
+        with contextlib.suppress(OSError, ValueError):
+            if int((pool / "nr_hugepages").read_text()):
+                found.append(int(pool.name.removeprefix("hugepages-").removesuffix("kB")) << 10)
+    return tuple(sorted(found))
+
+
+def vsock() -> bool:
+    """Whether this node has a socket to guests."""
+    return Path("/dev/vhost-vsock").exists()
 
 
 async def _has_device(client: QmpClient, name: str) -> bool:

@@ -136,6 +136,15 @@ def _host(found: Facts, machine: Machine) -> Host:
         cpu_models=frozenset(found.cpu_models),
         displays=frozenset(found.displays),
         tpm=found.tpm,
+        huge_page_bytes=frozenset(found.huge_page_bytes),
+        cpu_features={
+            accelerator: frozenset(features)
+            for accelerator, features in (
+                (ACCELERATOR_EMULATION, found.emulated_features),
+                (ACCELERATOR_KVM, found.kvm_features),
+            )
+            if features
+        },
         uefi=_firmware(found.uefi) if uefi else None,
         uefi_secure=_firmware(found.uefi_secure) if uefi else None,
     )
@@ -149,6 +158,10 @@ def _node_facts(found: Facts) -> NodeFacts:
     withdrawn = dict(firmware.problems(found.uefi, found.uefi_secure))
     if not found.tpm:
         withdrawn["device.tpm"] = f"no TPM emulator is installed on this node: {tpm.INSTALL}"
+    if not found.huge_page_bytes:
+        withdrawn["memory.hugepages"] = "no huge pages are reserved on this node: sysctl vm.nr_hugepages=N"
+    if not found.vsock:
+        withdrawn["device.vsock"] = "this node has no /dev/vhost-vsock: modprobe vhost_vsock"
     if not found.kvm_runs:
         withdrawn["accel.kvm"] = found.kvm_message
     return NodeFacts(

@@ -33,12 +33,19 @@ class FirstRun:
     paused: bool = False
     links_down: tuple[str, ...] = ()
     """Devices of NICs that have no carrier."""
+    balloon: str = ""
+    """The balloon's device, when the guest is asked for its use of memory."""
+    balloon_seconds: int = 0
 
     @property
     def commands(self) -> list[Command]:
         """What to tell QEMU."""
         links: list[Command] = [("set_link", {"name": nic, "up": False}) for nic in self.links_down]
-        return links if self.paused else [*links, ("cont", None)]
+        polling: list[Command] = []
+        if self.balloon:
+            path, name = f"/machine/peripheral/{self.balloon}", "guest-stats-polling-interval"
+            polling.append(("qom-set", {"path": path, "property": name, "value": self.balloon_seconds}))
+        return [*links, *polling] if self.paused else [*links, *polling, ("cont", None)]
 
 
 class Session:

@@ -19,10 +19,10 @@ from anyvisor.hri.v1.types_pb2 import (
     END_REASON_REQUESTED_SHUTDOWN,
     END_REASON_UNKNOWN,
     END_REASON_VMM_KILLED,
+    END_REASON_WATCHDOG,
     PAUSE_REASON_IO_ERROR,
     PAUSE_REASON_MIGRATION,
     PAUSE_REASON_USER,
-    PAUSE_REASON_WATCHDOG,
     PHASE_CRASHED,
     PHASE_LOST,
     PHASE_MOVING_IN,
@@ -50,7 +50,7 @@ def of_run_state(status: str, intent: Intent) -> View:
         case "io-error":
             return View(PHASE_PAUSED, pause_reason=PAUSE_REASON_IO_ERROR, message=_io_error("", ""))
         case "watchdog":
-            return View(PHASE_PAUSED, pause_reason=PAUSE_REASON_WATCHDOG, message="the guest's watchdog fired")
+            return _watchdog()
         case "prelaunch":
             return View(PHASE_PREPARED)
         case "inmigrate":
@@ -75,7 +75,7 @@ def after_event(view: View, event: Event, intent: Intent) -> View:
             message = _io_error(disk_of(_text(event.data, "node-name") or _text(event.data, "device")), reason)
             return View(PHASE_PAUSED, pause_reason=PAUSE_REASON_IO_ERROR, message=message)
         case "WATCHDOG" if event.data.get("action") == "pause":
-            return View(PHASE_PAUSED, pause_reason=PAUSE_REASON_WATCHDOG, message="the guest's watchdog fired")
+            return _watchdog()
         case "POWERDOWN":
             intent.stop = intent.stop or not intent.reboot
             return replace(view, phase=PHASE_STOPPING) if view.phase == PHASE_RUNNING and intent.stop else view
@@ -117,6 +117,11 @@ def _after_shutdown(view: View, data: dict[str, Any], intent: Intent) -> View:
 
 def _panicked() -> View:
     return View(PHASE_CRASHED, END_REASON_PANIC, message="the guest's kernel panicked")
+
+
+def _watchdog() -> View:
+    """A watchdog pauses only where it is to power off: the driver ends the guest then."""
+    return View(PHASE_STOPPED, END_REASON_WATCHDOG, message="the guest's watchdog fired and powered it off")
 
 
 def _internal_error() -> View:

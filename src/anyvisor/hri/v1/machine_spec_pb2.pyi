@@ -156,7 +156,7 @@ class Kernel(_message.Message):
     def __init__(self, kernel_handle: _Optional[str] = ..., initrd_handle: _Optional[str] = ..., command_line: _Optional[str] = ..., firmware: _Optional[_Union[Firmware, _Mapping]] = ...) -> None: ...
 
 class Disk(_message.Message):
-    __slots__ = ("id", "kind", "bus", "volume", "read_only", "shareable", "serial", "cache", "io", "on_error", "block_size", "dedicated_io_thread", "pci_address", "queues", "tray_open", "hotplugged")
+    __slots__ = ("id", "kind", "bus", "volume", "read_only", "shareable", "serial", "cache", "io", "on_error", "block_size", "dedicated_io_thread", "pci_address", "queues", "tray_open", "hotplugged", "io_thread")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[Disk.Kind]
@@ -225,6 +225,7 @@ class Disk(_message.Message):
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     TRAY_OPEN_FIELD_NUMBER: _ClassVar[int]
     HOTPLUGGED_FIELD_NUMBER: _ClassVar[int]
+    IO_THREAD_FIELD_NUMBER: _ClassVar[int]
     id: str
     kind: Disk.Kind
     bus: Disk.Bus
@@ -241,7 +242,8 @@ class Disk(_message.Message):
     queues: int
     tray_open: bool
     hotplugged: bool
-    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[Disk.Kind, str]] = ..., bus: _Optional[_Union[Disk.Bus, str]] = ..., volume: _Optional[_Union[VolumeHandle, _Mapping]] = ..., read_only: _Optional[bool] = ..., shareable: _Optional[bool] = ..., serial: _Optional[str] = ..., cache: _Optional[_Union[Disk.Cache, str]] = ..., io: _Optional[_Union[Disk.Io, str]] = ..., on_error: _Optional[_Union[Disk.OnError, str]] = ..., block_size: _Optional[_Union[BlockSize, _Mapping]] = ..., dedicated_io_thread: _Optional[bool] = ..., pci_address: _Optional[str] = ..., queues: _Optional[int] = ..., tray_open: _Optional[bool] = ..., hotplugged: _Optional[bool] = ...) -> None: ...
+    io_thread: int
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[Disk.Kind, str]] = ..., bus: _Optional[_Union[Disk.Bus, str]] = ..., volume: _Optional[_Union[VolumeHandle, _Mapping]] = ..., read_only: _Optional[bool] = ..., shareable: _Optional[bool] = ..., serial: _Optional[str] = ..., cache: _Optional[_Union[Disk.Cache, str]] = ..., io: _Optional[_Union[Disk.Io, str]] = ..., on_error: _Optional[_Union[Disk.OnError, str]] = ..., block_size: _Optional[_Union[BlockSize, _Mapping]] = ..., dedicated_io_thread: _Optional[bool] = ..., pci_address: _Optional[str] = ..., queues: _Optional[int] = ..., tray_open: _Optional[bool] = ..., hotplugged: _Optional[bool] = ..., io_thread: _Optional[int] = ...) -> None: ...
 
 class BlockSize(_message.Message):
     __slots__ = ("logical", "physical", "discard_granularity", "match_volume")
@@ -525,7 +527,7 @@ class Filesystem(_message.Message):
     def __init__(self, id: _Optional[str] = ..., tag: _Optional[str] = ..., vhost_user_handle: _Optional[str] = ...) -> None: ...
 
 class SystemIdentity(_message.Message):
-    __slots__ = ("uuid", "serial", "manufacturer", "product", "version", "sku", "family", "chassis_asset", "oem_strings")
+    __slots__ = ("uuid", "serial", "manufacturer", "product", "version", "sku", "family", "chassis_asset", "oem_strings", "chassis_manufacturer", "chassis_version", "chassis_serial", "chassis_sku")
     UUID_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
     MANUFACTURER_FIELD_NUMBER: _ClassVar[int]
@@ -535,6 +537,10 @@ class SystemIdentity(_message.Message):
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     CHASSIS_ASSET_FIELD_NUMBER: _ClassVar[int]
     OEM_STRINGS_FIELD_NUMBER: _ClassVar[int]
+    CHASSIS_MANUFACTURER_FIELD_NUMBER: _ClassVar[int]
+    CHASSIS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CHASSIS_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    CHASSIS_SKU_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     serial: str
     manufacturer: str
@@ -544,7 +550,11 @@ class SystemIdentity(_message.Message):
     family: str
     chassis_asset: str
     oem_strings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, uuid: _Optional[str] = ..., serial: _Optional[str] = ..., manufacturer: _Optional[str] = ..., product: _Optional[str] = ..., version: _Optional[str] = ..., sku: _Optional[str] = ..., family: _Optional[str] = ..., chassis_asset: _Optional[str] = ..., oem_strings: _Optional[_Iterable[str]] = ...) -> None: ...
+    chassis_manufacturer: str
+    chassis_version: str
+    chassis_serial: str
+    chassis_sku: str
+    def __init__(self, uuid: _Optional[str] = ..., serial: _Optional[str] = ..., manufacturer: _Optional[str] = ..., product: _Optional[str] = ..., version: _Optional[str] = ..., sku: _Optional[str] = ..., family: _Optional[str] = ..., chassis_asset: _Optional[str] = ..., oem_strings: _Optional[_Iterable[str]] = ..., chassis_manufacturer: _Optional[str] = ..., chassis_version: _Optional[str] = ..., chassis_serial: _Optional[str] = ..., chassis_sku: _Optional[str] = ...) -> None: ...
 
 class Clock(_message.Message):
     __slots__ = ("utc_offset_seconds", "timezone", "timers")
@@ -586,7 +596,7 @@ class Lifecycle(_message.Message):
     def __init__(self, on_reboot: _Optional[_Union[Lifecycle.OnReboot, str]] = ..., start_paused: _Optional[bool] = ..., grace_seconds: _Optional[int] = ...) -> None: ...
 
 class Features(_message.Message):
-    __slots__ = ("acpi", "apic", "smm", "hidden_hypervisor", "hyperv")
+    __slots__ = ("acpi", "apic", "smm", "hidden_hypervisor", "hyperv", "pv_spinlocks")
     class HypervEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -599,9 +609,11 @@ class Features(_message.Message):
     SMM_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_HYPERVISOR_FIELD_NUMBER: _ClassVar[int]
     HYPERV_FIELD_NUMBER: _ClassVar[int]
+    PV_SPINLOCKS_FIELD_NUMBER: _ClassVar[int]
     acpi: bool
     apic: bool
     smm: bool
     hidden_hypervisor: bool
     hyperv: _containers.ScalarMap[str, str]
-    def __init__(self, acpi: _Optional[bool] = ..., apic: _Optional[bool] = ..., smm: _Optional[bool] = ..., hidden_hypervisor: _Optional[bool] = ..., hyperv: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    pv_spinlocks: bool
+    def __init__(self, acpi: _Optional[bool] = ..., apic: _Optional[bool] = ..., smm: _Optional[bool] = ..., hidden_hypervisor: _Optional[bool] = ..., hyperv: _Optional[_Mapping[str, str]] = ..., pv_spinlocks: _Optional[bool] = ...) -> None: ...

@@ -101,6 +101,7 @@ class Endpoint(_message.Message):
         PURPOSE_CONSOLE: _ClassVar[Endpoint.Purpose]
         PURPOSE_DISPLAY: _ClassVar[Endpoint.Purpose]
         PURPOSE_GUEST_AGENT: _ClassVar[Endpoint.Purpose]
+        PURPOSE_USB_REDIRECTION: _ClassVar[Endpoint.Purpose]
     PURPOSE_UNSPECIFIED: Endpoint.Purpose
     PURPOSE_CONTROL: Endpoint.Purpose
     PURPOSE_STOP: Endpoint.Purpose
@@ -108,6 +109,7 @@ class Endpoint(_message.Message):
     PURPOSE_CONSOLE: Endpoint.Purpose
     PURPOSE_DISPLAY: Endpoint.Purpose
     PURPOSE_GUEST_AGENT: Endpoint.Purpose
+    PURPOSE_USB_REDIRECTION: Endpoint.Purpose
     class Socket(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         SOCKET_UNSPECIFIED: _ClassVar[Endpoint.Socket]

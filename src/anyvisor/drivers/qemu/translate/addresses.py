@@ -26,6 +26,9 @@ SLOTS: Final[Mapping[str, int]] = {
     "display1": 0x09,
     "display2": 0x0A,
     "display3": 0x0B,
+    "watchdog": 0x0C,
+    "sound": 0x0D,
+    "vsock": 0x0E,
 }
 """Slots of the root bus by purpose. Never changed: a guest's operating system remembers them."""
 

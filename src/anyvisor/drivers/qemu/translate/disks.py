@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from anyvisor.drivers.qemu.translate import addresses
+from anyvisor.drivers.qemu.translate import addresses, usb
 from anyvisor.drivers.qemu.translate.draft import Draft
 from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, VolumeHandle
@@ -20,6 +20,12 @@ ON_ERROR: Final = {
 """What a write and a read error do (werror, rerror)."""
 SATA_PORTS: Final = 6
 SCSI_TARGETS: Final = 255
+_ATTACHED: Final = {
+    Disk.BUS_SATA: ("sata", SATA_PORTS),
+    Disk.BUS_SCSI: ("scsi", SCSI_TARGETS),
+    Disk.BUS_USB: ("usb", usb.MAX_DISKS),
+}
+"""Buses with a controller: name, and how many disks it takes."""
 MAX_LAYERS: Final = 32
 VIRTIO_SERIAL_BYTES: Final = 20
 NODE_ID_CHARACTERS: Final = 20
@@ -41,7 +47,8 @@ def add_disks(
     """
     if more or any(disk.bus == Disk.BUS_SCSI for disk in disks):
         draft.device("scsi0", "virtio-scsi-pci-non-transitional", addresses.fixed("scsi"))
-    taken: dict[Disk.Bus, int] = {Disk.BUS_SATA: 0, Disk.BUS_SCSI: 0}
+    _add_io_threads(draft, disks)
+    taken: dict[Disk.Bus, int] = dict.fromkeys(_ATTACHED, 0)
     for index, disk in enumerate(disks):
         path = f"disks[{index}]"
         if not _check(draft, disk, path):
@@ -94,8 +101,6 @@ def _check(draft: Draft, disk: Disk, path: str) -> bool:
     before = len(draft.refusals)
     if disk.kind == Disk.KIND_LUN:
         draft.refuse("CAP_NO", f"{path}.kind", "passing a LUN through is not supported; use a disk", have="lun")
-    if disk.bus == Disk.BUS_USB:
-        draft.refuse("CAP_NO", f"{path}.bus", "disks on USB are not supported; use virtio, sata or scsi", have="usb")
     if disk.kind == Disk.KIND_CDROM and is_virtio(disk):
         draft.refuse("CAP_NO", f"{path}.bus", "there are no CD-ROM drives on virtio; use sata or scsi", have="virtio")
     if not disk.serial.isprintable():
@@ -202,17 +207,19 @@ def _add_virtio(draft: Draft, disk: Disk, bus: int, node: str | None, boot_index
     if disk.dedicated_io_thread:
         draft.json("object", {"qom-type": "iothread", "id": f"io-{disk.id}"})
         properties["iothread"] = f"io-{disk.id}"
+    elif disk.io_thread:
+        properties["iothread"] = f"io{disk.io_thread}"
     draft.device(f"disk-{disk.id}", "virtio-blk-pci-non-transitional", addresses.behind(bus), properties)
     draft.plug(disk.id, addresses.address(bus))
 
 
 def _add_attached(draft: Draft, disk: Disk, position: int, node: str | None, boot_index: int | None, path: str) -> None:
-    """A disk on a controller: SATA (built into the board) or SCSI."""
-    sata = disk.bus == Disk.BUS_SATA
-    if position >= (SATA_PORTS if sata else SCSI_TARGETS):
-        draft.refuse("LIMIT_EXCEEDED", f"{path}.bus", f"at most {SATA_PORTS if sata else SCSI_TARGETS} disks per bus")
+    """A disk on a controller: SATA (built into the board), SCSI or USB."""
+    bus, most = _ATTACHED[disk.bus]
+    if position >= most:
+        draft.refuse("LIMIT_EXCEEDED", f"{path}.bus", f"at most {most} disks on {bus}")
         return
-    if disk.pci_address or disk.queues or disk.dedicated_io_thread:
+    if disk.pci_address or disk.queues or disk.dedicated_io_thread or disk.io_thread:
         draft.refuse("CAP_NO", path, "PCI address, queues and an I/O thread of its own are for virtio disks only")
         return
     kind = "cd" if disk.kind == Disk.KIND_CDROM else "hd"
@@ -220,11 +227,21 @@ def _add_attached(draft: Draft, disk: Disk, position: int, node: str | None, boo
     if kind == "cd":
         properties["write-cache"] = None
         properties["share-rw"] = None
-    where: dict[str, Json] = (
-        {"bus": f"ide.{position}", "unit": 0}
-        if sata
-        else {"bus": "scsi0.0", "channel": 0, "scsi-id": position, "lun": 0}
-    )
-    draft.device(f"disk-{disk.id}", f"{'ide' if sata else 'scsi'}-{kind}", where, properties)
-    place = f"sata:{position}" if sata else f"scsi:{position}"
-    draft.plug(disk.id, place)
+    name, where = f"disk-{disk.id}", dict[str, Json]()
+    match disk.bus:
+        case Disk.BUS_SATA:
+            where |= {"bus": f"ide.{position}", "unit": 0}
+        case Disk.BUS_SCSI:
+            where |= {"bus": "scsi0.0", "channel": 0, "scsi-id": position, "lun": 0}
+        case _:
+            # A bridge from USB to SCSI: of QEMU's two, the one that can carry a CD-ROM drive.
+            draft.device(f"bridge-{disk.id}", "usb-bot", usb.disk_port(position))
+            where |= {"bus": f"bridge-{disk.id}.0", "scsi-id": 0, "lun": 0}
+    draft.device(name, f"{'ide' if disk.bus == Disk.BUS_SATA else 'scsi'}-{kind}", where, properties)
+    draft.plug(disk.id, f"{bus}:{position}")
+
+
+def _add_io_threads(draft: Draft, disks: Sequence[Disk]) -> None:
+    """The threads that disks share."""
+    for number in sorted({disk.io_thread for disk in disks if disk.io_thread and not disk.dedicated_io_thread}):
+        draft.json("object", {"qom-type": "iothread", "id": f"io{number}"})

@@ -25,6 +25,8 @@ class Draft(drafts.Draft):
     argv: list[str] = field(default_factory=list[str])
     working_directory: bool = False
     """Whether QEMU makes sockets in the launcher's directory."""
+    env: list[str] = field(default_factory=list[str])
+    """What stands in QEMU's environment."""
     seeds: list[Seed] = field(default_factory=list[Seed])
     pairs: list[SocketPair] = field(default_factory=list[SocketPair])
     helpers: list[Helper] = field(default_factory=list[Helper])

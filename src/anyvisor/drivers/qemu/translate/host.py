@@ -1,5 +1,6 @@
 """What a translation must know of the node, found beforehand by the driver's probes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, Accelerator
@@ -29,6 +30,10 @@ class Host:
     """Why an accelerator is not among them."""
     cpu_models: frozenset[str] = frozenset()
     """Named models that this binary knows."""
+    cpu_features: Mapping[Accelerator, frozenset[str]] = field(default_factory=dict[Accelerator, frozenset[str]])
+    """Features that an accelerator can give; one that is not listed was not asked."""
+    huge_page_bytes: frozenset[int] = frozenset()
+    """Sizes of huge pages of which some are reserved."""
     displays: frozenset[str] = frozenset()
     """QEMU's devices for graphics cards that this binary has."""
     uefi: Firmware | None = None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.drivers.qemu.translate import addresses, firmware, platform
+from anyvisor.drivers.qemu.translate import addresses, firmware, platform, usb
 from anyvisor.drivers.qemu.translate.devices import add_consoles, add_devices
 from anyvisor.drivers.qemu.translate.disks import add_disks, is_virtio
 from anyvisor.drivers.qemu.translate.displays import add_displays
@@ -31,22 +31,24 @@ HONOURED: Final = frozenset(
     {
         *("id", "name", "accelerator", "profile", "parameters", "identity"),
         *("cpu.sockets", "cpu.cores", "cpu.threads", "cpu.model", "cpu.features"),
-        *("memory.size_bytes", "memory.shared"),
+        *("memory.size_bytes", "memory.shared", "memory.page_bytes"),
         *("boot.firmware", "boot.kernel", "boot.order"),
         *("disks.id", "disks.kind", "disks.bus", "disks.volume.layers", "disks.volume.size_bytes"),
         *("disks.read_only", "disks.shareable", "disks.serial", "disks.cache", "disks.io", "disks.on_error"),
         *("disks.block_size.logical", "disks.block_size.physical", "disks.block_size.discard_granularity"),
-        *("disks.dedicated_io_thread", "disks.pci_address", "disks.queues"),
+        *("disks.dedicated_io_thread", "disks.io_thread", "disks.pci_address", "disks.queues"),
         *("nics.id", "nics.model", "nics.mac", "nics.mtu", "nics.queues", "nics.pci_address", "nics.acpi_index"),
         *("nics.tap", "nics.user", "nics.link_down"),
         *("consoles.id", "consoles.kind", "consoles.log_handle", "consoles.closed"),
         *("devices.id", "devices.balloon.free_page_reporting", "devices.balloon", "devices.rng", "devices.panic"),
-        *("devices.guest_agent_port", "devices.input.type", "devices.input.bus", "devices.tpm"),
+        *("devices.guest_agent_port", "devices.input.type", "devices.input.bus", "devices.tpm", "devices.watchdog"),
+        *("devices.sound", "devices.vsock", "devices.usb_redirection"),
         *("displays.id", "displays.model", "displays.heads"),
-        *("clock.utc_offset_seconds", "clock.timers.name", "clock.timers.present"),
+        *("clock",),
         *("lifecycle",),
         "attachable_disks",
         *("features.acpi", "features.apic", "features.smm", "features.hidden_hypervisor"),
+        *("features.hyperv", "features.pv_spinlocks"),
     }
 )
 """Paths in Machine that this driver acts on; a machine that sets anything else is refused."""
@@ -71,15 +73,15 @@ def translate(machine: Machine, host: Host) -> Translation:
     draft = Draft()
     accelerator = platform.choose_accelerator(draft, machine, host)
     profile = platform.choose_profile(draft, machine, host)
-    platform.check_cpu_model(draft, machine, host)
     _check_switches(draft, machine)
     _add_process(draft, machine)
     firmware.add_uefi(draft, machine, host)
-    platform.add_board(draft, machine, profile, accelerator)
+    platform.add_board(draft, machine, host, profile, accelerator)
     platform.add_identity(draft, machine)
     buses = _add_ports(draft, machine)
     platform.add_boot(draft, machine, qboot=platform.uses_qboot(machine, buses))
     boot = _boot_indexes(draft, machine)
+    usb.add_controller(draft, machine)
     add_consoles(draft, machine.consoles)
     add_nics(draft, machine.nics, buses, boot)
     add_disks(draft, machine.disks, buses, boot, more=machine.attachable_disks > 0)
@@ -91,6 +93,7 @@ def translate(machine: Machine, host: Host) -> Translation:
         argv=[host.emulator, *draft.argv],
         descriptors=draft.slots,
         working_directory=draft.working_directory,
+        env=draft.env,
         seeds=draft.seeds,
         pairs=draft.pairs,
         helpers=draft.helpers,
@@ -102,8 +105,6 @@ def translate(machine: Machine, host: Host) -> Translation:
 def _check_switches(draft: Draft, machine: Machine) -> None:
     if machine.features.HasField("apic") and not machine.features.apic:
         draft.refuse("CAP_NO", "features.apic", "the board cannot be run without its APIC", have="on", want="off")
-    if machine.clock.utc_offset_seconds:
-        draft.refuse("CAP_NO", "clock.utc_offset_seconds", "the clock runs in UTC only", have="0")
 
 
 def _add_process(draft: Draft, machine: Machine) -> None:

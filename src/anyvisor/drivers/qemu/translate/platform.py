@@ -6,24 +6,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyvisor.drivers.qemu.translate import firmware
+from anyvisor.drivers.qemu.translate.clock import add_clock
+from anyvisor.drivers.qemu.translate.cpu import add_cpu
 from anyvisor.drivers.qemu.translate.draft import Draft, escaped
 from anyvisor.drivers.qemu.translate.host import Host
-from anyvisor.hri.v1.machine_spec_pb2 import CpuFeature, Lifecycle, Machine, Nic, SystemIdentity
+from anyvisor.hri.kit.drafts import Json
+from anyvisor.hri.v1.machine_spec_pb2 import Lifecycle, Machine, Nic, SystemIdentity
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, ACCELERATOR_UNSPECIFIED, Accelerator
 
 QBOOT: Final = "qboot.rom"
 _NAMESPACE: Final = uuid.UUID("6c0c8f0e-2d4b-5d53-9d5a-6a1d4b1b7f6e")
-_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PROFILE: Final = re.compile(r"(pc-)?q35(-[A-Za-z0-9.-]{1,40})?")
 MIN_MEMORY_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
-MAX_CPUS: Final = 255
-FEATURE_STATES: Final = {
-    CpuFeature.POLICY_FORCE: "on",
-    CpuFeature.POLICY_REQUIRE: "on",
-    CpuFeature.POLICY_OPTIONAL: "on",
-    CpuFeature.POLICY_DISABLE: "off",
-}
 _NAMES: Final = {ACCELERATOR_KVM: "KVM", ACCELERATOR_EMULATION: "software emulation"}
 
 
@@ -60,7 +55,7 @@ def choose_profile(draft: Draft, machine: Machine, host: Host) -> str:
     return wanted
 
 
-def add_board(draft: Draft, machine: Machine, profile: str, accelerator: Accelerator) -> None:
+def add_board(draft: Draft, machine: Machine, host: Host, profile: str, accelerator: Accelerator) -> None:
     """Machine type, accelerator, CPUs, memory and clock."""
     options = [profile, "usb=off", "vmport=off", "dump-guest-core=off"]
     options.append(f"smm={'on' if machine.features.smm or firmware.is_secure(machine) else 'off'}")
@@ -69,17 +64,12 @@ def add_board(draft: Draft, machine: Machine, profile: str, accelerator: Acceler
     options.append(f"graphics={'off' if wanted is not None and wanted.serial_output else 'on'}")
     if machine.features.HasField("acpi") and not machine.features.acpi:
         options.append("acpi=off")
-    options += _timers(draft, machine)
-    if machine.memory.shared:
-        options.append("memory-backend=memory")
-        size = machine.memory.size_bytes
-        draft.json("object", {"qom-type": "memory-backend-memfd", "id": "memory", "size": size, "share": True})
+    options += add_clock(draft, machine, accelerator)
+    options += _memory_backend(draft, machine, host)
     draft.option("machine", ",".join(options))
     draft.option("accel", _accelerator(machine, accelerator))
-    draft.option("cpu", _cpu(draft, machine, accelerator))
-    _add_topology(draft, machine)
+    add_cpu(draft, machine, host, accelerator)
     _add_memory(draft, machine)
-    draft.option("rtc", "base=utc,clock=vm")
 
 
 def _accelerator(machine: Machine, accelerator: Accelerator) -> str:
@@ -88,68 +78,32 @@ def _accelerator(machine: Machine, accelerator: Accelerator) -> str:
     return f"tcg,thread=multi,tb-size={machine.parameters.get('emulationCacheMiB', '64')}"
 
 
-def _timers(draft: Draft, machine: Machine) -> list[str]:
-    options: list[str] = []
-    for index, timer in enumerate(machine.clock.timers):
-        path = f"clock.timers[{index}]"
-        if timer.name == "hpet" and not timer.tick_policy:
-            options.append(f"hpet={'on' if timer.present else 'off'}")
-        else:
-            draft.refuse("CAP_NO", path, f"timer {timer.name!r} with these settings is not supported", have="hpet")
-    return options
+def _memory_backend(draft: Draft, machine: Machine, host: Host) -> list[str]:
+    """Memory that is more than anonymous: shared with others, or of huge pages, taken at once or not at all."""
+    memory = machine.memory
+    if not memory.shared and not memory.page_bytes:
+        return []
+    backend: dict[str, Json] = {"qom-type": "memory-backend-memfd", "id": "memory", "size": memory.size_bytes}
+    backend["share"] = memory.shared
+    if memory.page_bytes:
+        _check_pages(draft, machine, host)
+        backend |= {"hugetlb": True, "hugetlbsize": memory.page_bytes, "prealloc": True}
+    draft.json("object", backend)
+    return ["memory-backend=memory"]
 
 
-def _cpu(draft: Draft, machine: Machine, accelerator: Accelerator) -> str:
-    kvm = accelerator == ACCELERATOR_KVM
-    model = machine.cpu.model
-    if model in ("", "host-model", "host-passthrough"):
-        if model and not kvm:
-            draft.note(
-                "SUBSTITUTED",
-                "cpu.model",
-                f"{model} has no meaning under software emulation; the guest gets all that it can emulate",
-                have="max",
-                want=model,
-            )
-        model = "host" if kvm else "max"
-    elif not _WORD.fullmatch(model):
-        draft.refuse("VALUE_INVALID", "cpu.model", f"{model[:80]!r} is no CPU model's name", have=model[:80])
-    words = [model]
-    for index, feature in enumerate(machine.cpu.features):
-        state = FEATURE_STATES.get(feature.policy)
-        if state is None or not _WORD.fullmatch(feature.name):
-            draft.refuse("CAP_NO", f"cpu.features[{index}]", "use a feature's name, and force, require or disable")
-            continue
-        words.append(f"{feature.name}={state}")
-    if any(feature.policy == CpuFeature.POLICY_REQUIRE for feature in machine.cpu.features):
-        words.append("enforce=on")
-    if machine.features.hidden_hypervisor:
-        words.append("kvm=off")
-    return ",".join(words)
-
-
-def check_cpu_model(draft: Draft, machine: Machine, host: Host) -> None:
-    """A named model must be one that this binary has."""
-    model = machine.cpu.model
-    if model in ("", "host-model", "host-passthrough", "max") or model in host.cpu_models:
-        return
-    draft.refuse(
-        "VALUE_NOT_IN_SET",
-        "cpu.model",
-        f"CPU model {model[:80]!r} is not known to this QEMU; use one that the node lists",
-        want=model[:80],
-    )
-
-
-def _add_topology(draft: Draft, machine: Machine) -> None:
-    cpu = machine.cpu
-    sockets, cores, threads = cpu.sockets or 1, cpu.cores or 1, cpu.threads or 1
-    total = sockets * cores * threads
-    if total > MAX_CPUS:
+def _check_pages(draft: Draft, machine: Machine, host: Host) -> None:
+    size, page = machine.memory.size_bytes, machine.memory.page_bytes
+    if page not in host.huge_page_bytes:
         draft.refuse(
-            "LIMIT_EXCEEDED", "cpu", f"a machine has at most {MAX_CPUS} CPUs", have=str(MAX_CPUS), want=str(total)
+            "VALUE_UNAVAILABLE",
+            "memory.page_bytes",
+            f"this node has no huge pages of {page >> 10} KiB; reserve some: sysctl vm.nr_hugepages",
+            have=", ".join(str(each) for each in sorted(host.huge_page_bytes)),
+            want=str(page),
         )
-    draft.option("smp", f"cpus={total},sockets={sockets},cores={cores},threads={threads}")
+    elif size % page:
+        draft.refuse("VALUE_INVALID", "memory.size_bytes", "guest memory must be a multiple of the size of its pages")
 
 
 def _add_memory(draft: Draft, machine: Machine) -> None:
@@ -176,10 +130,22 @@ def add_identity(draft: Draft, machine: Machine) -> None:
     fields = _system_fields(identity)
     if fields:
         draft.option("smbios", "type=1," + ",".join(f"{k}={escaped(v)}" for k, v in (*fields, ("uuid", system))))
-    if identity.chassis_asset:
-        draft.option("smbios", f"type=3,asset={escaped(identity.chassis_asset)}")
+    chassis = _chassis_fields(identity)
+    if chassis:
+        draft.option("smbios", "type=3," + ",".join(f"{key}={escaped(value)}" for key, value in chassis))
     if identity.oem_strings:
         draft.option("smbios", "type=11," + ",".join(f"value={escaped(text)}" for text in identity.oem_strings))
+
+
+def _chassis_fields(identity: SystemIdentity) -> list[tuple[str, str]]:
+    pairs = (
+        ("manufacturer", identity.chassis_manufacturer),
+        ("version", identity.chassis_version),
+        ("serial", identity.chassis_serial),
+        ("asset", identity.chassis_asset),
+        ("sku", identity.chassis_sku),
+    )
+    return [(key, value) for key, value in pairs if value]
 
 
 def _system_fields(identity: SystemIdentity) -> list[tuple[str, str]]:
