@@ -140,9 +140,9 @@ def test_a_driver_is_asked_on_request_only(tmp_path: Path, capsys: pytest.Captur
 
 def test_what_is_not_served_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.yaml"
-    path.write_text(GOOD.replace('containerDisk: {image: "a:1"}', "sysprep: {secret: {name: s}}"))
+    path.write_text(GOOD.replace('containerDisk: {image: "a:1"}', "memoryDump: {claimName: c}"))
     assert run("-f", str(path)) == 0
-    assert f"{path}:10: warning: spec.volumes[0].sysprep: volumes of this kind" in capsys.readouterr().out
+    assert f"{path}:10: warning: spec.volumes[0].memoryDump: volumes of this kind" in capsys.readouterr().out
 
 
 def test_other_kinds_are_let_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
