@@ -127,3 +127,105 @@ def check_media(shown: str) -> None:
     assert "== ./seed/openstack/latest/user_data\n#cloud-config" in shown
     assert f'"public_keys": {{"0": "{SSH_KEY}"}}' in shown
     assert re.search(r"disk empty \w+ 4096", shown)
+
+
+SUBRESOURCES = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines"
+
+
+def claim(name: str) -> dict[str, Any]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Mi"}}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def add_volume(instance: Instance, vm: str, name: str, bus: str) -> None:
+    source = {"persistentVolumeClaim": {"claimName": name}}
+    options = {"name": name, "disk": {"disk": {"bus": bus}}, "volumeSource": source}
+    put(instance, vm, "addvolume", options)
+
+
+def put(instance: Instance, vm: str, verb: str, options: dict[str, Any]) -> None:
+    instance.kubectl("replace", "--raw", f"{SUBRESOURCES}/{vm}/{verb}", "-f", "-", stdin=json.dumps(options))
+
+
+def entry(instance: Instance, vm: str, name: str) -> dict[str, Any]:
+    """The volume's entry in the VMI's status; empty when there is none."""
+    listed = (instance.get("vmi", vm) or {}).get("status", {}).get("volumeStatus") or []
+    return next((each for each in listed if each["name"] == name), {})
+
+
+def in_phase(instance: Instance, vm: str, name: str, phase: str) -> None:
+    """Wait for the phase of a volume; empty: it is gone."""
+    eventually(
+        lambda: entry(instance, vm, name).get("phase", "") == phase,
+        60,
+        lambda: f"{entry(instance, vm, name)}\n{instance.story(vm)}",
+    )
+
+
+def disks_of(instance: Instance, vm: str) -> set[str]:
+    """Serial numbers of the guest's disks; those on SCSI tell theirs in a page of their own."""
+    command = (
+        "for b in /sys/block/vd* /sys/block/sd*; do [ -e $b ] || continue; "
+        "echo disk=$(cat $b/serial 2>/dev/null || tail -c +5 $b/device/vpd_pg80); done"
+    )
+    return set(re.findall(r"disk=(\w+)", ask(instance, vm, command)))
+
+
+def set_medium(instance: Instance, vm: str, *volumes: dict[str, Any]) -> None:
+    found = instance.get("vm", vm)
+    assert found is not None
+    kept = [each for each in found["spec"]["template"]["spec"].get("volumes") or [] if each["name"] != "cd"]
+    patch = {"spec": {"template": {"spec": {"volumes": [*kept, *volumes]}}}}
+    instance.kubectl("patch", "vm", vm, "--type=merge", "-p", json.dumps(patch))
+
+
+def test_disks_and_media_come_and_go(instance: Instance) -> None:
+    for name in ("one", "two", "film"):
+        instance.apply(claim(name))
+    vm = linux_vm("hot")
+    vm["spec"]["template"]["spec"]["domain"]["devices"]["disks"] = [{"name": "cd", "cdrom": {"bus": "scsi"}}]
+    instance.apply(vm)
+    instance.apply(linux_vm("other"))
+    instance.wait_phase("hot")
+    booted(instance, "hot")
+    assert disks_of(instance, "hot") == set()
+
+    add_volume(instance, "hot", "one", "scsi")
+    add_volume(instance, "hot", "two", "virtio")
+    for name in ("one", "two"):
+        in_phase(instance, "hot", name, "Ready")
+    assert disks_of(instance, "hot") == {"one", "two"}
+    assert entry(instance, "hot", "two")["target"] == "vda"
+    ask(instance, "hot", "echo kept | dd of=/dev/vda conv=fsync 2>/dev/null")
+
+    instance.wait_phase("other")
+    add_volume(instance, "other", "one", "scsi")
+    eventually(
+        lambda: "the disk is in use" in entry(instance, "other", "one").get("message", ""),
+        60,
+        lambda: instance.story("other"),
+    )
+    put(instance, "other", "removevolume", {"name": "one"})
+    in_phase(instance, "other", "one", "")
+
+    film = {"name": "cd", "persistentVolumeClaim": {"claimName": "film", "hotpluggable": True}}
+    set_medium(instance, "hot", film)
+    in_phase(instance, "hot", "cd", "Ready")
+    assert "size=4096" in ask(instance, "hot", "cat /dev/sr0 >/dev/null; echo size=$(cat /sys/block/sr0/size)")
+    set_medium(instance, "hot")
+    in_phase(instance, "hot", "cd", "")
+
+    instance.kill(*(name for name in instance.processes() if name.startswith(("agent", "driver"))))
+    put(instance, "hot", "removevolume", {"name": "one"})
+    in_phase(instance, "hot", "one", "")
+    assert disks_of(instance, "hot") == {"two"}
+
+    before = instance.get("vmi", "hot")
+    instance.cli("restart", "hot")
+    eventually(lambda: (instance.get("vmi", "hot") or before) != before and instance.phase("hot") == "Running", 120)
+    in_phase(instance, "hot", "two", "Ready")
+    booted(instance, "hot")
+    assert "kept" in ask(instance, "hot", "dd if=/dev/vda count=1 2>/dev/null | head -c 4; echo")
+    put(instance, "hot", "removevolume", {"name": "two"})
+    in_phase(instance, "hot", "two", "")
+    assert disks_of(instance, "hot") == set()

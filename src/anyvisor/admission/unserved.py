@@ -20,8 +20,8 @@ class Row:
     value: object = None
 
 
-_SERVED_VOLUMES = "containerDisk, persistentVolumeClaim, ephemeral, emptyDisk and hostDisk"
-_UNSERVED_VOLUMES = ("containerPath", "dataVolume", "downwardMetrics", "memoryDump")
+_SERVED_VOLUMES = "containerDisk, persistentVolumeClaim, dataVolume, ephemeral and emptyDisk"
+_UNSERVED_VOLUMES = ("containerPath", "downwardMetrics", "memoryDump")
 _UNSERVED_BINDINGS = ("binding", "passtBinding", "sriov")
 
 SPEC_ROWS: tuple[Row, ...] = (

@@ -25,6 +25,7 @@ from anyvisor.agent.processes import Exit
 from anyvisor.agent.records import EndRecord, HelperRecord, Record, RecordError, RecordStore, Stage, read_file
 from anyvisor.agent.serial import LOG_BYTES, Console, SerialLog
 from anyvisor.agent.streams import Clients
+from anyvisor.agent.volumes.under_way import Hotplug
 from anyvisor.api.meta import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Nic
 from anyvisor.hri.v1.types_pb2 import (
@@ -76,6 +77,7 @@ class Machine:
         self.serial_log: SerialLog | None = None
         self.network: NetworkSet | None = None
         self.hook: StopHook | None = None
+        self.hotplug = Hotplug()
         self.use_endpoints()
         self.alive = launcher is not None
         """Whether the process runs."""
@@ -257,6 +259,7 @@ class Machine:
         self.viewers.close(why)
         self.forwards.close(why)
         self.guest.close()
+        self.hotplug.close()
         if self.hook is not None:
             self.hook.close()
             self.hook = None

@@ -264,6 +264,7 @@ async def _prepare(
         opened.network.nics,
         CONSOLE_LOG if "console.log" in session.address.capabilities else "",
         agent_port="guest.agent" in session.address.capabilities,
+        attachable="change.disk.attach" in session.address.capabilities,
         variables=opened.volumes.variables,
         tpm_state=opened.volumes.tpm_state,
     )

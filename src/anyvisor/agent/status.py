@@ -4,10 +4,11 @@ Phases, conditions and reasons are KubeVirt's (`kubevirt.io/v1`); sentences are 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from anyvisor.agent.guest.watch import FROZEN, GuestFacts
+from anyvisor.agent.volumes.hot import targets
 from anyvisor.api.meta import Json, conditions, list_at, object_at, text_at
 from anyvisor.api.wire import Time
 from anyvisor.hri.v1 import types_pb2 as hri
@@ -81,6 +82,8 @@ class Observation:
     machine_type: str = ""
     interfaces: Sequence[Json] | None = None
     guest: GuestFacts | None = None
+    volumes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """What is new of volumes: fields for the entries of `volumeStatus` that there are, by name."""
 
 
 def final_phase(end: hri.MachineState, *, acpi: bool, grace: float) -> str:
@@ -142,6 +145,15 @@ def _with_pod(entry: Json, old: Json) -> Json:
     return result
 
 
+def _volumes(vmi: Json, told: Mapping[str, Json], listed: Sequence[Json]) -> list[Json]:
+    """The entries with what is told of them, and each disk's name in the guest."""
+    names = targets(vmi)
+    return [
+        {**entry, **told.get(str(entry["name"]), {}), "target": names.get(str(entry["name"]), entry.get("target", ""))}
+        for entry in listed
+    ]
+
+
 def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:
     """The merge patch that brings the VMI's status up to `seen`; None when there is nothing to say.
 
@@ -169,6 +181,11 @@ def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:
         interfaces = _interfaces(seen.interfaces, listed)
         if interfaces != listed:
             new["interfaces"] = interfaces
+    if seen.phase == RUNNING or seen.volumes:
+        listed = list_at(old, "volumeStatus")
+        volumes = _volumes(vmi, seen.volumes, listed)
+        if volumes != listed:
+            new["volumeStatus"] = volumes
     if seen.guest is not None:
         if seen.guest.operating_system and seen.guest.operating_system != old.get("guestOSInfo"):
             new["guestOSInfo"] = seen.guest.operating_system

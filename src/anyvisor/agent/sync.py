@@ -8,7 +8,7 @@ import logging
 import time
 from typing import Final
 
-from anyvisor.agent import adopt, finish, start, status, stop, vmi_status
+from anyvisor.agent import adopt, finish, hotplug, start, status, stop, vmi_status
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.handover import HandOverError
 from anyvisor.agent.helpers import is_fatal
@@ -185,7 +185,11 @@ async def _running(
         await _show(context, machine, vmi, state, problem)
     if until is not None:
         return await stop.step(context, machine, session, until)
-    return LAST_RETRY / 10 if problem is not None else None
+    if problem is not None:
+        return LAST_RETRY / 10
+    if vmi is not None and session is not None and state is not None:
+        hotplug.follow(context, machine, vmi, session, state)
+    return machine.hotplug.wait()
 
 
 async def _helper_lost(context: NodeContext, machine: Machine) -> bool:
@@ -259,7 +263,10 @@ async def _show(
         machine_type=record.machine_type,
         interfaces=machine.interfaces,
         guest=machine.guest.facts,
+        volumes=machine.hotplug.told.copy(),
     )
     shown = await vmi_status.write(context.client, vmi, seen)
+    if shown is not None:
+        machine.hotplug.written(seen.volumes)
     if shown is not None and begun and was != status.RUNNING:
         context.event(machine, EventKind.NORMAL, "Started", "the guest is started")

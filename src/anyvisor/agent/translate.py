@@ -19,6 +19,7 @@ from anyvisor.agent.translate_devices import (
     nic_id,
 )
 from anyvisor.agent.translate_parts import TranslateError, only, quantity
+from anyvisor.agent.volumes.hot import hot_names
 from anyvisor.api.meta import Json, list_at, name, object_at, uid
 from anyvisor.hri.v1.machine_spec_pb2 import (
     Boot,
@@ -46,6 +47,8 @@ from anyvisor.hri.v1.types_pb2 import (
 from anyvisor.planning.plan import Plan
 
 DEFAULT_GRACE_SECONDS: Final = 30
+MORE_DISKS: Final = 4
+"""Disks that may come beside those that the spec names when the guest starts."""
 _ACCELERATORS: Final[Mapping[str, Accelerator]] = {
     "": ACCELERATOR_UNSPECIFIED,
     "auto": ACCELERATOR_UNSPECIFIED,
@@ -96,6 +99,8 @@ class Parts:
     """Handle of the TPM's kept state; empty = it is not kept."""
     agent_port: bool = True
     """Whether the driver has a channel to an agent inside the guest; no field of a VMI asks for it."""
+    attachable: bool = False
+    """Whether the driver attaches disks while the guest runs."""
 
 
 def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
@@ -113,7 +118,7 @@ def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
         profile=plan.machine_type or str(object_at(domain, "machine").get("type") or ""),
         cpu=_cpu(domain, f"{at}.cpu"),
         memory=_memory(domain, plan, f"{at}.memory"),
-        boot=_boot(domain, parts, f"{at}.firmware"),
+        boot=_boot(vmi, domain, parts, f"{at}.firmware"),
         disks=disks(vmi, parts.volumes),
         nics=all_nics,
         consoles=consoles(vmi, parts.console_log),
@@ -124,6 +129,7 @@ def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
         lifecycle=_lifecycle(vmi, domain),
         parameters=plan.parameters,
         features=_features(object_at(domain, "features"), f"{at}.features"),
+        attachable_disks=_attachable(vmi) if parts.attachable else 0,
     )
     _check_ids(result)
     return result
@@ -219,10 +225,10 @@ def _memory(domain: Json, plan: Plan, at: str) -> Memory:
     )
 
 
-def _boot(domain: Json, parts: Parts, at: str) -> Boot:
+def _boot(vmi: Json, domain: Json, parts: Parts, at: str) -> Boot:
     firmware = object_at(domain, "firmware")
     only(firmware, {"uuid", "serial", "bootloader", "kernelBoot"}, at)
-    order = _boot_order(domain)
+    order = _boot_order(domain, hot_names(vmi))
     loader = object_at(firmware, "bootloader")
     only(loader, {"bios", "efi"}, f"{at}.bootloader")
     if parts.kernel is None:
@@ -248,11 +254,18 @@ def _firmware(loader: Json, parts: Parts, at: str) -> Firmware:
     )
 
 
-def _boot_order(domain: Json) -> list[str]:
+def _attachable(vmi: Json) -> int:
+    """How many disks may come while the guest runs: those that the spec names already, and a few more."""
+    if object_at(vmi, "spec", "domain", "devices").get("disableHotplug") is True:
+        return 0
+    return len(hot_names(vmi)) + MORE_DISKS
+
+
+def _boot_order(domain: Json, later: Collection[str]) -> list[str]:
     from_disks = [
         (int(disk["bootOrder"]), disk_id(str(disk["name"])))
         for disk in list_at(domain, "devices", "disks")
-        if disk.get("bootOrder")
+        if disk.get("bootOrder") and (disk["name"] not in later or isinstance(disk.get("cdrom"), dict))
     ]
     from_nics = [
         (int(nic["bootOrder"]), nic_id(str(nic["name"])))

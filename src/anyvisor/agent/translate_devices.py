@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anyvisor.agent.translate_parts import TranslateError, only
+from anyvisor.agent.volumes.hot import hot_names
 from anyvisor.api.meta import Json, list_at, object_at
 from anyvisor.api.names import short_hash
 from anyvisor.hri.v1.machine_spec_pb2 import (
@@ -113,12 +114,30 @@ def _id(kind: str, name: str) -> str:
 
 
 def disks(vmi: Json, volumes: Mapping[str, VolumeHandle]) -> list[Disk]:
-    """All disks, in the VMI's order."""
-    listed = list_at(vmi, "spec", "domain", "devices", "disks")
-    queues = _vcpus(vmi) if object_at(vmi, "spec", "domain", "devices").get("blockMultiQueue") else 0
-    made = [_disk(disk, volumes, queues, f"spec.domain.devices.disks[{i}]") for i, disk in enumerate(listed)]
+    """All disks that the guest starts with, in the VMI's order."""
+    queues, later = _queues(vmi), hot_names(vmi)
+    made = [
+        _disk(disk, volumes, queues, at)
+        for at, disk in _listed(vmi)
+        if disk["name"] not in later or isinstance(disk.get("cdrom"), dict)
+    ]
     _spread(object_at(vmi, "spec", "domain"), made, _vcpus(vmi))
     return made
+
+
+def disk(vmi: Json, name: str, volumes: Mapping[str, VolumeHandle]) -> Disk:
+    """One disk that comes while the guest runs. Guests tell such disks apart by their serial number."""
+    at, wanted = next((at, each) for at, each in _listed(vmi) if each["name"] == name)
+    return _disk({"serial": name, **wanted}, volumes, _queues(vmi), at)
+
+
+def _listed(vmi: Json) -> list[tuple[str, Json]]:
+    listed = list_at(vmi, "spec", "domain", "devices", "disks")
+    return [(f"spec.domain.devices.disks[{index}]", each) for index, each in enumerate(listed)]
+
+
+def _queues(vmi: Json) -> int:
+    return _vcpus(vmi) if object_at(vmi, "spec", "domain", "devices").get("blockMultiQueue") else 0
 
 
 def _spread(domain: Json, made: list[Disk], vcpus: int) -> None:

@@ -20,7 +20,8 @@ from anyvisor.embedded.apiserver.status import Cause
 from anyvisor.embedded.world import ServerWorld
 from anyvisor.gateway import admission
 
-_LAUNCHER_LABEL = ("kubevirt.io", "virt-launcher")
+_POD_LABEL = "kubevirt.io"
+_OUR_PODS = ("virt-launcher", "hotplug-disk")
 _CONTROLLER = "system:anyvisor:controller"
 
 
@@ -82,8 +83,7 @@ class LauncherPodsOnly:
         """Refuse a Pod that is no launcher made by our own controller."""
         if request.operation != "CREATE" or request.subresource or request.resource.kind != "Pod":
             return ALLOWED
-        key, value = _LAUNCHER_LABEL
-        if request.user.user == _CONTROLLER and labels(request.object or {}).get(key) == value:
+        if request.user.user == _CONTROLLER and labels(request.object or {}).get(_POD_LABEL) in _OUR_PODS:
             return ALLOWED
         return AdmissionResult(
             denied="this control plane runs launcher pods of VMs only, and makes them itself: create a VirtualMachine, "

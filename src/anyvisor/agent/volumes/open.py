@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import stat
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
@@ -9,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyvisor.agent.open_error import OpenError
-from anyvisor.agent.volumes import hostdisk, media, payloads, qcow2, state
+from anyvisor.agent.volumes import hostdisk, hot, media, payloads, qcow2, state
 from anyvisor.agent.volumes.payloads import Files, PayloadError
 from anyvisor.agent.volumes.source import ClaimError, ClaimSource, ImageSource, OpenedClaim
+from anyvisor.api.meta import list_at, object_at
 from anyvisor.api.names import volume_path
 from anyvisor.api.quantity import QuantityError, parse_quantity
 from anyvisor.hri.v1.machine_spec_pb2 import Kernel, VolumeHandle
@@ -85,8 +87,10 @@ async def _open_state(vmi: dict[str, Any], context: VolumeContext, volumes: Volu
 
 
 def _listed(vmi: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Path, name, kind and source of each volume."""
+    """Path, name, kind and source of each volume that the guest starts with."""
     for index, volume in enumerate(vmi["spec"].get("volumes") or []):
+        if hot.is_hot(volume):
+            continue
         at, name = f"spec.volumes[{index}]", str(volume["name"])
         kind = next((kind for kind in (*_OPENERS, *_CLAIM_KINDS, *media.KINDS) if kind in volume), None)
         if kind is None:
@@ -99,17 +103,41 @@ async def _open_claims(vmi: dict[str, Any], context: VolumeContext, volumes: Vol
     """The disks of claims by the name of their volume; the set owns the descriptors."""
     opened: dict[str, OpenedClaim] = {}
     for at, name, kind, source in _listed(vmi):
-        if kind not in _CLAIM_KINDS:
-            continue
-        claim = source if kind == "persistentVolumeClaim" else source["persistentVolumeClaim"]
-        read_only = kind == "ephemeral" or bool(claim.get("readOnly"))
-        try:
-            disk = await context.claims.open(vmi["metadata"]["namespace"], claim["claimName"], read_only=read_only)
-        except ClaimError as error:
-            raise OpenError(at, error.reason, str(error), retry=error.retry) from error
-        volumes.descriptors[f"volume/{name}/base"] = disk.descriptor
-        opened[name] = disk
+        if kind in _CLAIM_KINDS:
+            opened[name] = await _open_source(vmi, at, name, kind, source, context.claims, volumes)
     return opened
+
+
+async def _open_source(
+    vmi: dict[str, Any],
+    at: str,
+    name: str,
+    kind: str,
+    source: dict[str, Any],
+    claims: ClaimSource,
+    volumes: VolumeSet,
+) -> OpenedClaim:
+    claim = source.get("persistentVolumeClaim") or source
+    wanted = str(claim.get("claimName") or claim.get("name") or "")
+    read_only = kind == "ephemeral" or bool(claim.get("readOnly"))
+    try:
+        disk = await claims.open(vmi["metadata"]["namespace"], wanted, read_only=read_only)
+    except ClaimError as error:
+        raise OpenError(at, error.reason, str(error), retry=error.retry) from error
+    volumes.descriptors[f"volume/{name}/base"] = disk.descriptor
+    return disk
+
+
+async def open_claim(
+    vmi: dict[str, Any], at: str, volume: dict[str, Any], claims: ClaimSource, volumes: VolumeSet
+) -> None:
+    """Open a volume that comes while the guest runs, which is a claim's, into the set; raises OpenError."""
+    name = str(volume["name"])
+    kind = next(each for each in hot.CLAIM_KINDS if each in volume)
+    disk = await _open_source(vmi, f"{at}.{kind}", name, kind, volume[kind], claims, volumes)
+    volumes.handles[name] = _claim_layers(name, kind, volume[kind], disk)
+    if name in _read_only_disks(vmi):
+        _make_read_only(volumes, name)
 
 
 async def _open_host_disks(vmi: dict[str, Any], context: VolumeContext, volumes: VolumeSet) -> None:
@@ -146,6 +174,7 @@ def _open_all(
     carried: Mapping[str, Files],
     volumes: VolumeSet,
 ) -> None:
+    unwritten = _read_only_disks(vmi)
     for at, name, kind, source in _listed(vmi):
         with _reported(at):
             if name in claims:
@@ -155,6 +184,8 @@ def _open_all(
                 volumes.handles[name] = _medium(name, content, context, volumes)
             else:
                 volumes.handles[name] = _OPENERS[kind](vmi, source, name, at, context, volumes)
+            if name in unwritten:
+                _make_read_only(volumes, name)
     firmware: dict[str, Any] = vmi["spec"]["domain"].get("firmware") or {}
     boot: dict[str, Any] | None = firmware.get("kernelBoot")
     if boot:
@@ -241,6 +272,13 @@ def _claim(
     name: str, kind: str, source: dict[str, Any], disk: OpenedClaim, context: VolumeContext, volumes: VolumeSet
 ) -> VolumeHandle:
     """The claim's disk itself; as `ephemeral` below an overlay, so that it stays as it is."""
+    handle = _claim_layers(name, kind, source, disk)
+    if kind == "ephemeral":
+        handle.layers.insert(0, _overlay(name, disk.virtual_bytes, context, volumes))
+    return handle
+
+
+def _claim_layers(name: str, kind: str, source: dict[str, Any], disk: OpenedClaim) -> VolumeHandle:
     read_only = kind == "ephemeral" or bool(source.get("readOnly"))
     base = VolumeHandle.Layer(
         handle=f"volume/{name}/base",
@@ -248,10 +286,27 @@ def _claim(
         read_only=read_only,
         block_device=disk.block_device,
     )
-    layers = [base]
-    if kind == "ephemeral":
-        layers.insert(0, _overlay(name, disk.virtual_bytes, context, volumes))
-    return VolumeHandle(layers=layers, size_bytes=disk.virtual_bytes)
+    return VolumeHandle(layers=[base], size_bytes=disk.virtual_bytes)
+
+
+def _read_only_disks(vmi: dict[str, Any]) -> frozenset[str]:
+    """The volumes that their guest cannot write to: drives for CDs, and disks that say so."""
+    return frozenset(
+        str(disk["name"])
+        for disk in list_at(vmi, "spec", "domain", "devices", "disks")
+        if isinstance(disk.get("cdrom"), dict)
+        or any(object_at(disk, kind).get("readonly") is True for kind in ("disk", "lun"))
+    )
+
+
+def _make_read_only(volumes: VolumeSet, name: str) -> None:
+    """Open the volume's top again for reading alone: a VMM that may not write gets no descriptor to write by."""
+    top = volumes.handles[name].layers[0]
+    top.read_only = True
+    descriptor = volumes.descriptors[top.handle]
+    if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+        volumes.descriptors[top.handle] = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        os.close(descriptor)
 
 
 def _empty_disk(
@@ -301,7 +356,7 @@ _OPENERS: dict[str, _Opener] = {
     "emptyDisk": _empty_disk,
     "hostDisk": _host_disk,
 }
-_CLAIM_KINDS = ("persistentVolumeClaim", "ephemeral")
+_CLAIM_KINDS = (*hot.CLAIM_KINDS, "ephemeral")
 
 
 def _open_kernel(boot: dict[str, Any], context: VolumeContext, volumes: VolumeSet) -> Kernel:

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 LAUNCHER_LABEL: Final = "kubevirt.io"
 LAUNCHER_VALUE: Final = "virt-launcher"
+ATTACHMENT_VALUE: Final = "hotplug-disk"
 BY_UID: Final = "uid"
 RETRY_SECONDS: Final = 1.0
 REFILL_SECONDS: Final = 5.0
@@ -213,6 +214,8 @@ class PodRunner:
                 self._forget_images(pod_uid)
                 return None
             return await self._orphan(record)
+        if labels(pod).get(LAUNCHER_LABEL) == ATTACHMENT_VALUE:
+            return await self._hold_claims(pod)
         if labels(pod).get(LAUNCHER_LABEL) != LAUNCHER_VALUE:
             return await self._refuse(pod)
         if record is not None and record.pid == 0:
@@ -248,6 +251,17 @@ class PodRunner:
         patch: Json = {"status": {"phase": "Failed", "reason": "NotALauncherPod", "message": message}}
         await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
         return None
+
+    async def _hold_claims(self, pod: Json) -> None:
+        """A pod that holds claims on this node for a running machine needs no process here: its object does it."""
+        if is_deleting(pod):
+            await self._remove(pod)
+            return
+        if text_at(pod, "status", "phase") != "Running":
+            held = PodRecord(
+                uid=uid(pod), namespace=namespace(pod), name=name(pod), user=0, group=0, pid=1, started_at=_now()
+            )
+            await self._report(pod, held)
 
     async def _begin(self, pod: Json) -> float | None:
         if is_deleting(pod):
