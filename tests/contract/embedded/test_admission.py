@@ -91,9 +91,7 @@ async def test_what_no_driver_states_is_refused_at_its_field(client: Client) -> 
 
 
 async def test_what_is_not_served_yet_says_so(client: Client) -> None:
-    volumes = [{"name": "v", "dataVolume": {"name": "c"}}]
-    disks = {"devices": {"disks": [{"name": "v", "disk": {"bus": "virtio"}}]}}
-    error = await refusal(client, vm(volumes=volumes, domain=disks))
+    error = await refusal(client, vm(volumes=[{"name": "v", "memoryDump": {"claimName": "c", "hotpluggable": True}}]))
     assert "not served yet" in str(error)
 
 
