@@ -1,8 +1,10 @@
 """A whole cluster on this machine with the product installed in it: real pods, real guests under emulation."""
 
 import json
+import os
 import re
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Generator
@@ -13,6 +15,7 @@ from typing import Any
 
 from guests import build as guests
 from tests.cluster.installation import NAMESPACE, documents
+from tests.cluster.kit import build
 from tests.cluster.kit.control_plane import ControlPlane
 from tests.cluster.kit.node import Node
 from tools.images import __main__ as builder
@@ -83,13 +86,21 @@ class Cluster:
         self.eventually(f"{name} is {phase}", lambda: self.phase(name) == phase, seconds, name)
         return self.get("vmi", name)
 
-    def console_log(self, name: str) -> str:
-        """What the guest wrote to its serial console, as the agent keeps it."""
-        uid = self.get("vmi", name).get("metadata", {}).get("uid", "")
-        logs = [node.place / "anyvisor" for node in self.nodes]
-        return "".join(
-            path.read_text(errors="replace") for place in logs for path in sorted(place.rglob("*")) if uid in str(path)
-        )
+    def component_pid(self, app: str) -> int:
+        """The host's pid of a component's first process; 0 when none runs."""
+        pods = self.kubectl("get", "pods", "-n", NAMESPACE, "-l", f"app=anyvisor-{app}", "-o", "json")
+        for pod in json.loads(pods)["items"]:
+            for one in pod.get("status", {}).get("containerStatuses", []):
+                if "running" in one["state"]:
+                    return _first_process(one["containerID"].rpartition("/")[2])
+        return 0
+
+    def kill_component(self, app: str) -> None:
+        """kill -9 of a component; returns when its next process runs."""
+        pid = self.component_pid(app)
+        assert pid > 1, f"no {app} runs"
+        os.kill(pid, signal.SIGKILL)
+        self.eventually(f"another {app} runs", lambda: self.component_pid(app) not in (0, pid), 60)
 
     def eventually(self, what: str, done: Callable[[], bool], seconds: float = 90, vm: str = "") -> None:
         """Ask again until it holds."""
@@ -111,6 +122,16 @@ class Cluster:
         if vm:
             said.append(self.kubectl("get", "vmi", vm, "-o", "yaml", check=False)[-3000:])
         return "\n".join(said)
+
+
+def _first_process(container: str) -> int:
+    """The oldest process of a container; 0 when there is none."""
+    found: list[int] = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if container in (place / "cgroup").read_text():
+                found.append(int(place.name))
+    return min(found, default=0)
 
 
 def guest_archives(place: Path) -> list[Path]:
@@ -144,3 +165,11 @@ def cluster(programs: Path, archives: list[Path], nodes: int = 1) -> Generator[C
         plane.down()
         with suppress(OSError):
             shutil.rmtree(place)
+
+
+def attach(place: Path) -> Cluster:
+    """A cluster that runs already; it is neither changed nor ended."""
+    plane = ControlPlane(build.cache(), place, public=True)
+    server = json.loads(plane.admin.read_text())["clusters"][0]["cluster"]["server"]
+    plane.api_port = int(server.rpartition(":")[2])
+    return Cluster(plane, [Node(plane, 1)])

@@ -10,7 +10,7 @@ from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.records import EndRecord, Record, Stage
 from anyvisor.agent.status import Observation
-from anyvisor.api.meta import Json
+from anyvisor.api.meta import Json, is_deleting
 from anyvisor.hri.errors import HriError
 from anyvisor.hri.v1 import types_pb2 as hri
 from anyvisor.kube.events import EventKind
@@ -71,13 +71,13 @@ async def finish(
     Raises:
         ApiError: the VMI cannot be told now; the record stays until it can.
     """
+    if machine.hook is not None and machine.alive:
+        await machine.hook.dismiss(expected=context.launchers.stop_hooks and _pod_ends(context, machine))
     destroyed = session is not None and session.synced and await _destroy(context, machine, session)
     if machine.record.external and not destroyed:
         if vmi is not None:
             await vmi_status.write(context.client, vmi, Observation(problem=_undead(machine.record)))
         return EXTERNAL_SECONDS
-    if machine.hook is not None:
-        machine.hook.down()
     await machine.settled()
     await stop.end_process(machine)
     await machine.helpers.finished()
@@ -88,6 +88,11 @@ async def finish(
     await asyncio.to_thread(context.store.forget, machine.id)
     context.machines.pop(machine.id, None)
     return None
+
+
+def _pod_ends(context: NodeContext, machine: Machine) -> bool:
+    pod = context.pod(machine.id, machine.record.pod_uid)
+    return pod is not None and is_deleting(pod)
 
 
 def _undead(record: Record) -> status.Problem:

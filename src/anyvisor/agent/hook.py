@@ -10,6 +10,9 @@ from anyvisor.agent.launchers import Launcher
 from anyvisor.launcher import shim
 
 MAX_HOOKS = 4
+EXPECTED_SECONDS = 3.0
+"""How long a hook may take from its pod's deletion until it asks: a container's exec, and Python's start."""
+LEAVE_SECONDS = 1.0
 
 
 class StopHook:
@@ -18,6 +21,8 @@ class StopHook:
     def __init__(self, launcher: Launcher, requested: Callable[[], None]) -> None:
         self._requested = requested
         self._waiting: list[socket.socket] = []
+        self._asked: list[socket.socket] = []
+        self._changed = asyncio.Event()
         self._listener = _listen(launcher)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._listener, self._accept)
@@ -44,6 +49,8 @@ class StopHook:
         except OSError:
             asked = False
         if asked:
+            self._asked.append(connection)
+            self._changed.set()
             self._requested()
         else:
             self._drop(connection)
@@ -51,14 +58,31 @@ class StopHook:
     def _drop(self, connection: socket.socket) -> None:
         self._loop.remove_reader(connection)
         self._waiting.remove(connection)
+        if connection in self._asked:
+            self._asked.remove(connection)
+        self._changed.set()
         connection.close()
 
-    def down(self) -> None:
-        """Tell all hooks that the guest is down."""
+    async def dismiss(self, *, expected: bool) -> None:
+        """Tell all hooks that the guest is down and let them end, as the VMM's end would kill them in its pod.
+
+        `expected`: a hook that has not asked yet is about to, as its pod was told to end.
+        """
+        if expected:
+            await self._until(lambda: bool(self._asked), EXPECTED_SECONDS)
         for connection in list(self._waiting):
             with contextlib.suppress(OSError):
                 connection.send(shim.DOWN)
+        await self._until(lambda: not self._asked, LEAVE_SECONDS)
+        for connection in list(self._waiting):
             self._drop(connection)
+
+    async def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not done():
+                    self._changed.clear()
+                    await self._changed.wait()
 
     def close(self) -> None:
         """Stop listening; hooks that still wait go on without us."""

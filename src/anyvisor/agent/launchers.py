@@ -31,6 +31,11 @@ class Launcher:
 class LauncherSource(Protocol):
     """Finds the launcher of a pod."""
 
+    @property
+    def stop_hooks(self) -> bool:
+        """Whether a pod that is told to end runs its stop hook as a process beside the VMM."""
+        ...
+
     async def find(self, pod_uid: str) -> Launcher | None:
         """The running launcher of the pod, the caller's to close; None when there is none (yet)."""
         ...

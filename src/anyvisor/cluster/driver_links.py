@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from anyvisor.agent.driver import DriverAddress
+from anyvisor.agent.handover import peer_of
 from anyvisor.cluster.pods import NodePods
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.kube.objects import CachedObject
@@ -81,8 +83,7 @@ class DriverLinks:
             try:
                 for name in SOCKETS:
                     inodes.append(process.open_inode(f"{PLACE}/{name}"))
-                    if not stat.S_ISSOCK(os.fstat(inodes[-1]).st_mode):
-                        raise OSError(f"{name} is no socket")
+                    _check(inodes[-1], name, process.pid)
             except OSError as error:
                 log.debug("driver %s does not listen yet: %s", driver, error)
                 for inode in inodes:
@@ -116,3 +117,15 @@ class DriverLinks:
             and not pod.meta.deletion_timestamp
         ]
         return max(found, key=lambda pod: pod.meta.creation_timestamp or "", default=None)
+
+
+def _check(inode: int, name: str, pid: int) -> None:
+    """See that exactly this process listens: a socket that an earlier one left may still be there. Raises OSError."""
+    if not stat.S_ISSOCK(os.fstat(inode).st_mode):
+        raise OSError(f"{name} is no socket")
+    kind = socket.SOCK_STREAM if name == SOCKETS[0] else socket.SOCK_SEQPACKET
+    with socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as probe:
+        probe.connect(f"/proc/self/fd/{inode}")
+        listener, _ = peer_of(probe)
+    if listener != pid:
+        raise OSError(f"process {listener} listens at {name}, not the driver's process {pid}")

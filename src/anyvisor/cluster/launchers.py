@@ -16,6 +16,11 @@ class PodLaunchers:
 
     pods: NodePods
 
+    @property
+    def stop_hooks(self) -> bool:
+        """The kubelet runs them."""
+        return True
+
     async def find(self, pod_uid: str) -> Launcher | None:
         """The running launcher of the pod, the caller's to close; None when there is none (yet)."""
         process = await self.pods.process(pod_uid, COMPUTE)

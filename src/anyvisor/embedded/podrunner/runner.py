@@ -145,6 +145,11 @@ class PodRunner:
 
     # What the agent asks
 
+    @property
+    def stop_hooks(self) -> bool:
+        """None: this runner plays the stop script itself where the agent does not answer."""
+        return False
+
     async def find(self, pod_uid: str) -> Launcher | None:
         """The running launcher of a pod, the caller's to close."""
         record, pidfd = self._books.pods.get(pod_uid), self._pidfds.get(pod_uid)

@@ -1,0 +1,38 @@
+"""One cluster with one node for all tests here: its start takes longer than they do.
+
+`ANYVISOR_CLUSTER_AT=DIR` uses a cluster that runs already, as `python -m tests.cluster.kit cluster DIR` runs one.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import cluster as clusters
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import programs
+from tests.cluster.kit import node
+from tools.images import __main__ as images
+from tools.images import rootfs
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    running = os.environ.get("ANYVISOR_CLUSTER_AT")
+    if running:
+        yield clusters.attach(Path(running))
+        return
+    if os.environ.get("ANYVISOR_CLUSTER") != "yes":
+        pytest.skip("a whole cluster is started by `make test-cluster` only")
+    lacking = node.lacking()
+    if lacking:
+        pytest.skip(f"a node needs {', '.join(lacking)} on this machine")
+    found = programs("apiserver", "components", "runtime", "cni")
+    out = images.cache() / "test"
+    try:
+        archives = [images.build(name, out, clusters.REGISTRY) for name in images.IMAGES]
+    except rootfs.CannotBuildError as error:
+        pytest.skip(str(error))
+    with clusters.cluster(found, archives) as made:
+        yield made
