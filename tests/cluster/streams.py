@@ -26,8 +26,16 @@ def counter(plane: ControlPlane, name: str) -> int:
 
 
 async def _read(plane: ControlPlane, path: str, seconds: float, typed: bytes) -> str:
+    try:
+        return await _session(plane, path, seconds, typed)
+    finally:
+        # As aiohttp asks for: TLS connections end a moment after their session.
+        await asyncio.sleep(0.1)
+
+
+async def _session(plane: ControlPlane, path: str, seconds: float, typed: bytes) -> str:
     found = bytearray()
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
         url = f"https://127.0.0.1:{plane.api_port}{path}"
         async with session.ws_connect(url, ssl=_tls(plane.pki), protocols=(PROTOCOL,)) as stream:
             assert stream.protocol == PROTOCOL

@@ -72,7 +72,7 @@ async def finish(
         ApiError: the VMI cannot be told now; the record stays until it can.
     """
     if machine.hook is not None and machine.alive:
-        await machine.hook.dismiss(expected=context.launchers.stop_hooks and _pod_ends(context, machine))
+        await machine.hook.dismiss(expected=context.launchers.stop_hooks and _is_told_to_end(context, machine, vmi))
     destroyed = session is not None and session.synced and await _destroy(context, machine, session)
     if machine.record.external and not destroyed:
         if vmi is not None:
@@ -90,9 +90,10 @@ async def finish(
     return None
 
 
-def _pod_ends(context: NodeContext, machine: Machine) -> bool:
+def _is_told_to_end(context: NodeContext, machine: Machine, vmi: Json | None) -> bool:
+    """Whether the launcher's pod is or is about to be deleted; the controller does that with the VMI."""
     pod = context.pod(machine.id, machine.record.pod_uid)
-    return pod is not None and is_deleting(pod)
+    return any(found is not None and is_deleting(found) for found in (vmi, pod))
 
 
 def _undead(record: Record) -> status.Problem:

@@ -1,12 +1,16 @@
 """Real guests on a real node: from `kubectl apply` of the manifest that the embedded tests use, to their end."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from tests.cluster.cluster import DISK, NAMESPACE, TINY, Cluster
+from tests.cluster.installation import account_kubeconfig
 from tests.cluster.streams import console, counter
 from tests.e2e.conftest import disk_vm, tiny_vm
 
@@ -93,6 +97,41 @@ def counter_or_less(cluster: Cluster, name: str) -> int:
         return -1
 
 
+def test_the_api_server_may_restart(cluster: Cluster, tiny: str) -> None:
+    before = counter(cluster.plane, tiny)
+    cluster.plane.processes.kill("apiserver")
+    cluster.plane.start_apiserver(controllers=True)
+    cluster.eventually("the console is back", lambda: counter_or_less(cluster, tiny) > before, 90, tiny)
+    assert cluster.phase(tiny) == "Running"
+
+
+def test_gateway_and_controller_may_be_killed_while_a_machine_starts(cluster: Cluster) -> None:
+    apply(cluster, tiny_vm("hasty"))
+    for app in ("controller", "gateway"):
+        cluster.kill_component(app)
+    cluster.wait_phase("hasty", seconds=180)
+    pods = cluster.kubectl("get", "pods", "-l", "vmi.kubevirt.io/id=hasty", "-o", "name")
+    assert len(pods.split()) == 1
+    remove(cluster, "hasty")
+
+
+def test_a_token_of_another_nodes_agent_changes_nothing_here(cluster: Cluster, tiny: str) -> None:
+    other = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"}}
+    cluster.plane.apply(other)
+    kubeconfig = account_kubeconfig(cluster.plane, "agent", "elsewhere")
+    stolen = ("--kubeconfig", str(kubeconfig))
+    patch = '{"metadata":{"annotations":{"taken":"over"}}}'
+    said = cluster.kubectl("patch", "vmi", tiny, "--type=merge", "-p", patch, *stolen, check=False)
+    assert "the agent of node elsewhere may write only VMIs that run on this node" in said
+    said = cluster.kubectl("patch", "node", "node1", "--type=merge", "-p", patch, *stolen, check=False)
+    assert "may change that node and its pods only" in said
+    pod = cluster.launcher(tiny)["metadata"]["name"]
+    said = cluster.kubectl("patch", "pod", pod, "--type=merge", "-p", patch, *stolen, check=False)
+    assert "may change that node and its pods only" in said
+    assert "forbidden" in cluster.kubectl("get", "secrets", "-A", *stolen, check=False).lower()
+    cluster.kubectl("delete", "node", "elsewhere")
+
+
 def test_stop_ends_in_the_guests_own_shutdown(cluster: Cluster, tiny: str) -> None:
     cluster.kubectl("replace", "--raw", f"{SUBRESOURCES}/virtualmachines/{tiny}/stop", "-f", "-", stdin="{}")
     cluster.eventually("stopped", lambda: not cluster.get("vmi", tiny), 60, tiny)
@@ -100,6 +139,7 @@ def test_stop_ends_in_the_guests_own_shutdown(cluster: Cluster, tiny: str) -> No
     reasons = [one["reason"] for one in json.loads(events)["items"]]
     assert "ShuttingDown" in reasons
     assert "Stopped" in reasons
+    assert "FailedPreStopHook" not in cluster.kubectl("get", "events", "--field-selector", "involvedObject.kind=Pod")
     status = cluster.get("vm", tiny)["status"]
     assert status["printableStatus"] == "Stopped"
     remove(cluster, tiny)
@@ -124,8 +164,41 @@ def test_deleting_the_pod_shuts_the_guest_down(cluster: Cluster) -> None:
     remove(cluster, "evicted")
 
 
+def test_a_drained_node_shuts_its_guests_down(cluster: Cluster) -> None:
+    apply(cluster, tiny_vm("drained", strategy="Manual"))
+    cluster.kubectl("replace", "--raw", f"{SUBRESOURCES}/virtualmachines/drained/start", "-f", "-", stdin="{}")
+    cluster.wait_phase("drained")
+    cluster.kubectl(
+        "drain", "node1", "--pod-selector=kubevirt.io=virt-launcher", "--force", "--delete-emptydir-data",
+        "--timeout=90s",
+    )  # fmt: skip
+    cluster.eventually("the run is over", lambda: cluster.phase("drained") in ("Succeeded", ""), 60, "drained")
+    cluster.kubectl("uncordon", "node1")
+    remove(cluster, "drained")
+
+
 def test_no_component_asked_for_what_it_may_not(cluster: Cluster) -> None:
     for app in ("controller", "gateway", "agent"):
         logs = cluster.kubectl("logs", "-n", NAMESPACE, "-l", f"app=anyvisor-{app}", "--tail=-1")
         denied = [line for line in logs.splitlines() if "forbidden" in line.lower()]
         assert denied == []
+
+
+def test_it_is_removed_only_when_no_vm_is_left(cluster: Cluster) -> None:
+    apply(cluster, tiny_vm("last", strategy="Halted"))
+    shown = anyvisor(cluster, "status", "--cluster")
+    assert "anyvisor-agent" in shown.stdout
+    refused = anyvisor(cluster, "uninstall")
+    assert refused.returncode == 1
+    assert "default/last" in refused.stderr
+    remove(cluster, "last")
+    done = anyvisor(cluster, "uninstall")
+    assert done.returncode == 0, done.stderr
+    assert "kubevirt.io" not in cluster.kubectl("get", "crds", "-o", "name")
+    assert "anyvisor" not in cluster.kubectl("get", "clusterroles,clusterrolebindings,apiservices", "-o", "name")
+    cluster.eventually("the namespace is gone", lambda: not cluster.plane.has("namespace", NAMESPACE), 120)
+
+
+def anyvisor(cluster: Cluster, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [Path(sys.executable).parent / "anyvisor", *words, "--kubeconfig", cluster.plane.admin]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
