@@ -11,7 +11,7 @@ import io
 import json
 import tarfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -84,7 +84,7 @@ class Registry:
 
 
 @contextmanager
-def serving() -> Iterator[Registry]:
+def serving() -> Generator[Registry]:
     """A registry that answers inside the block."""
     registry = Registry()
 

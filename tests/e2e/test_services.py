@@ -5,6 +5,7 @@ import re
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from typing import Any
 from urllib.error import URLError
 
 import pytest
@@ -91,8 +92,8 @@ def test_a_guest_reaches_it_by_its_names(served: Instance) -> None:
 def test_its_slices_follow_the_machines(served: Instance) -> None:
     def ready() -> list[str]:
         slices = [each for each in served.items("endpointslices") if each["metadata"]["name"].startswith("service-")]
-        found = [e for each in slices for e in each["endpoints"] or [] if e["conditions"]["ready"]]
-        return sorted(endpoint["targetRef"]["name"] for endpoint in found)
+        found: list[dict[str, Any]] = [endpoint for each in slices for endpoint in each["endpoints"] or []]
+        return sorted(endpoint["targetRef"]["name"] for endpoint in found if endpoint["conditions"]["ready"])
 
     eventually(lambda: len(ready()) == 2, 30)
     served.cli("stop", "service")

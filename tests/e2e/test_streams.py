@@ -3,7 +3,7 @@
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -35,7 +35,7 @@ def type_line(instance: Instance, line: str) -> None:
 
 
 @contextmanager
-def running(instance: Instance, *words: str) -> "Iterator[subprocess.Popen[bytes]]":
+def running(instance: Instance, *words: str) -> "Generator[subprocess.Popen[bytes]]":
     """A command that is ended when the test is done with it."""
     command = [str(BIN / "anyvisor"), "--data-dir", str(instance.data_dir), *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

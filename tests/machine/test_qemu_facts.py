@@ -8,6 +8,7 @@ import pytest
 from anyvisor.drivers.qemu import EMULATOR, facts, manifest
 from anyvisor.hri.conformance import runner as conformance
 from anyvisor.hri.conformance.runner import Options
+from anyvisor.hri.conformance.session import Files
 from anyvisor.hri.kit import kvm_guest
 from tests import guests
 from tests.machine.rig import Rig
@@ -39,7 +40,7 @@ async def test_the_driver_conforms_to_the_interface(rig: Rig) -> None:
         fd_socket=str(rig.directory / "fd.sock"),
         level=1,
         manifest_digest=manifest.read().digest,
-        kernel=str(guests.tiny_kernel()),
+        talking=Files(kernel=str(guests.tiny_kernel())),
         talks=True,
     )
     report = await conformance.run(options)

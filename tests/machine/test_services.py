@@ -21,7 +21,7 @@ from anyvisor.embedded.services.message import encode_name
 from anyvisor.embedded.services.name_server import NameServer
 from anyvisor.embedded.services.rules import Ground, ruleset
 from anyvisor.embedded.services.targets import ServedPort, Target
-from tests.machine.test_podnetwork import OUTSIDE_LINK, everything, outside  # noqa: F401 - a fixture
+from tests.machine.conftest import everything
 
 T = TypeVar("T")
 VIP = IPv4Address("10.127.200.9")
@@ -107,7 +107,7 @@ def in_pod(pod: Pod, address: str, number: int = 80) -> Callable[[], socket.sock
 
 
 async def test_a_cluster_ip_leads_to_the_pod(
-    outside: int,  # noqa: F811
+    outside: int,
     instance: str,
     pods: BridgedPods,
     two: tuple[Pod, Pod],

@@ -1,7 +1,7 @@
 """Ports of a guest over the agent's HTTP interface, where the driver says how they are reached."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,11 +10,15 @@ import pytest
 from test_streams import closed_with
 from world import World, eventually
 
-NETWORK = {"memory": {"guest": "64Mi"}, "devices": {"interfaces": [{"name": "default", "masquerade": {}}]}}
+NETWORK: dict[str, Any] = {
+    "memory": {"guest": "64Mi"},
+    "devices": {"interfaces": [{"name": "default", "masquerade": {}}]},
+}
 
 
 async def path(world: World, **spec: Any) -> str:
-    vmi = await world.make("f", **{"domain": NETWORK, "networks": [{"name": "default", "pod": {}}], **spec})
+    wanted: dict[str, Any] = {"domain": NETWORK, "networks": [{"name": "default", "pod": {}}], **spec}
+    vmi = await world.make("f", **wanted)
     await world.phase("f", "Running")
     return f"/v1/machines/{vmi['metadata']['uid']}/streams/portforward"
 
@@ -36,7 +40,7 @@ class UdpEcho(asyncio.DatagramProtocol):
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[int]:
+async def listening() -> AsyncGenerator[int]:
     """The same port by TCP and UDP."""
     async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]

@@ -107,7 +107,8 @@ def test_networks_for_guests(network: str) -> None:
 
 
 def secondary(*names: str) -> dict[str, Any]:
-    spec = vmi({"masquerade": {}}, *({"bridge": {}, "name": name} for name in names))
+    bridged: list[dict[str, Any]] = [{"bridge": {}, "name": name} for name in names]
+    spec = vmi({"masquerade": {}}, *bridged)
     spec["spec"]["networks"] += [{"name": name, "multus": {"networkName": "lan"}} for name in names]
     return spec
 
