@@ -92,7 +92,9 @@ def test_a_guest_reaches_it_by_its_names(served: Instance) -> None:
 def test_its_slices_follow_the_machines(served: Instance) -> None:
     def ready() -> list[str]:
         slices = [each for each in served.items("endpointslices") if each["metadata"]["name"].startswith("service-")]
-        found: list[dict[str, Any]] = [endpoint for each in slices for endpoint in each["endpoints"] or []]
+        found: list[dict[str, Any]] = []
+        for each in slices:
+            found += each["endpoints"] or []
         return sorted(endpoint["targetRef"]["name"] for endpoint in found if endpoint["conditions"]["ready"])
 
     eventually(lambda: len(ready()) == 2, 30)
