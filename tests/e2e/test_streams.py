@@ -1,5 +1,6 @@
 """Streams of one Linux guest through the command line: its ports, its logs."""
 
+import json
 import re
 import socket
 import subprocess
@@ -94,6 +95,29 @@ def test_logs(linux: Instance) -> None:
             assert line
     assert linux.cli("logs", VM, "--vmm") is not None
     assert "does not run" in linux.cli("logs", "nobody", check=False)
+
+
+def test_what_a_machine_uses_is_told(linux: Instance) -> None:
+    (usage,) = json.loads(linux.cli("top", "-o", "json"))
+    assert (usage["name"], usage["guest_memory"]) == (VM, 192 << 20)
+    assert usage["memory"] > 32 << 20
+    node = usage["node"]
+    text = linux.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/metrics")
+    counts = {name: float(value) for name, value in re.findall(r"^(kubevirt_vmi_\w+)\{.* (\S+)$", text, re.MULTILINE)}
+    for name in ("cpu_usage_seconds_total", "vcpu_seconds_total", "network_transmit_packets_total"):
+        assert counts[f"kubevirt_vmi_{name}"] > 0, name
+    assert counts["kubevirt_vmi_memory_domain_bytes"] == 192 << 20
+    objects = linux.kubectl("get", "--raw", "/metrics")
+    assert 'kubevirt_number_of_vms{namespace="default"} 1' in objects
+    assert 'kubevirt_workqueue_adds_total{name="vmi"}' in objects
+    assert "answers healthz" in linux.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/v1/machines", check=False)
+
+
+def test_the_list_joins_vms_and_runs(linux: Instance) -> None:
+    header, row = linux.cli("list", "-o", "wide").splitlines()
+    assert header.split() == ["NAME", "STATUS", "READY", "NODE", "AGE", "IP", "CLASS", "ACCELERATOR"]
+    assert row.split()[:3] == [VM, "Running", "yes"]
+    assert linux.cli("list", "-A", "-o", "name") == f"virtualmachine.kubevirt.io/{VM}\n"
 
 
 def test_ssh_names_what_is_missing(linux: Instance) -> None:

@@ -41,6 +41,10 @@ class Viewers:
         self._present: dict[str, Viewer] = {}
         self._shared: set[Viewer] = set()
 
+    def __len__(self) -> int:
+        """How many look."""
+        return len(self._present) + len(self._shared)
+
     def occupied(self, display: str) -> bool:
         """Whether somebody looks at a display who could be sent away."""
         return display in self._present

@@ -14,14 +14,16 @@ from typing import Any, Final
 from aiohttp import WSCloseCode, web
 from prometheus_client import CollectorRegistry, generate_latest
 
-from anyvisor.agent import display, forward, linux
+from anyvisor.agent import display, forward, linux, machine_metrics
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.guest import http as guest_http
 from anyvisor.agent.guest.protocol import GuestAgentError
 from anyvisor.agent.machine import Machine, serial_text
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.serial import ConsoleClient
+from anyvisor.agent.stats import Sampler, usage
 from anyvisor.agent.streams import chunks, refusal, upgrade
+from anyvisor.api.exposition import CONTENT_TYPE
 from anyvisor.hri.errors import DriverUnavailable, HriError, MachineNotFound
 from anyvisor.hri.peers import PeerPolicy
 from anyvisor.hri.v1.types_pb2 import Endpoint, Operation, Phase
@@ -35,6 +37,7 @@ INPUT_MESSAGE_BYTES: Final = 64 * 1024
 
 CONTEXT: Final = web.AppKey("context", NodeContext)
 METRICS: Final = web.AppKey("metrics", CollectorRegistry)
+SAMPLER: Final = web.AppKey("sampler", Sampler)
 
 _STATUS: Final = {
     "NOT_FOUND": 404,
@@ -54,8 +57,10 @@ def application(
     app = web.Application(middlewares=[_peer_check(allows)])
     app[CONTEXT] = context
     app[METRICS] = metrics
+    app[SAMPLER] = Sampler(context)
     app.router.add_get("/healthz", _healthz)
     app.router.add_get("/metrics", _metrics)
+    app.router.add_get("/v1/stats", _stats)
     app.router.add_get("/v1/machines", _machines)
     app.router.add_get("/v1/machines/{id}/streams/console", _console)
     app.router.add_get("/v1/machines/{id}/streams/vnc", _vnc)
@@ -120,7 +125,15 @@ async def _healthz(_request: web.Request) -> web.Response:
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    return web.Response(body=generate_latest(request.app[METRICS]), content_type="text/plain")
+    """Of the agent itself, and of all machines."""
+    samples = await request.app[SAMPLER].read()
+    machines = await asyncio.to_thread(machine_metrics.render, request.app[CONTEXT].node, samples)
+    return web.Response(body=generate_latest(request.app[METRICS]) + machines, headers={"content-type": CONTENT_TYPE})
+
+
+async def _stats(request: web.Request) -> web.Response:
+    samples = await request.app[SAMPLER].read()
+    return web.json_response({"items": [usage(sample) for sample in samples.machines], "silent": dict(samples.silent)})
 
 
 async def _machines(request: web.Request) -> web.Response:

@@ -55,6 +55,8 @@ class NetworkSet(Protocol):
     nics: list[Nic]
     descriptors: dict[str, int]
     status: list[Json]
+    taps: dict[str, str]
+    """The tap of each interface, in the pod's namespace."""
 
     def close(self) -> None:
         """End what the agent itself holds of it (DHCP sockets and the like); idempotent."""

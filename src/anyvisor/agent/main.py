@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+
 from anyvisor.agent import adopt, http, metrics, status, sync
 from anyvisor.agent.driver import DriverAddress, DriverSession
 from anyvisor.agent.launchers import LauncherSource
@@ -24,6 +26,7 @@ from anyvisor.agent.volumes.source import ClaimSource, ImageSource
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.informer import Informer
+from anyvisor.kube.metrics import QueueMetrics
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.queue import WorkQueue
 from anyvisor.kube.resources import PODS, VMIS
@@ -63,6 +66,7 @@ class AgentConfig:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels of the Node that no driver states."""
     workers: int = 16
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     @property
     def endpoint(self) -> str:
@@ -100,7 +104,7 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
                 volumes_of=config.volumes_of,
                 vmis=vmis,
                 pods=pods,
-                queue=WorkQueue[str](),
+                queue=WorkQueue[str](observer=QueueMetrics(config.registry).of("machine")),
                 tasks=tasks,
             )
             await _run(config, context, started)
@@ -143,11 +147,12 @@ async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event
 
 @asynccontextmanager
 async def _serving(config: AgentConfig, context: NodeContext) -> AsyncGenerator[None]:
+    registry = metrics.register(config.registry, context)
     if config.remote is not None:
-        app = http.application(context, metrics.registry(context), config.remote.allows)
+        app = http.application(context, registry, config.remote.allows)
         runner = await config.remote.listen(app)
     else:
-        app = http.application(context, metrics.registry(context), http.local_peers(config.http_uids))
+        app = http.application(context, registry, http.local_peers(config.http_uids))
         runner = await http.listen(config.socket, app, config.http_uids)
     try:
         yield

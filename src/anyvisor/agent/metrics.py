@@ -2,6 +2,7 @@
 
 from collections import Counter as Count
 from collections.abc import Iterator
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -9,6 +10,8 @@ from prometheus_client.registry import Collector
 
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.hri.v1.types_pb2 import Phase
+
+NAMES: Final = ("anyvisor_agent_machines", "anyvisor_agent_driver_ready", "anyvisor_agent_damaged_records")
 
 
 class NodeCollector(Collector):
@@ -45,8 +48,7 @@ class NodeCollector(Collector):
             yield machine.record.driver, word
 
 
-def registry(context: NodeContext) -> CollectorRegistry:
-    """A registry of this agent alone: several may live in one process in tests."""
-    made = CollectorRegistry()
-    made.register(NodeCollector(context))
-    return made
+def register(registry: CollectorRegistry, context: NodeContext) -> CollectorRegistry:
+    """Let a registry export the node; one for each agent, as several may live in one process in tests."""
+    registry.register(NodeCollector(context))
+    return registry

@@ -119,6 +119,11 @@ class Console:
         """Whether the VMM's end is open."""
         return self._connection is not None
 
+    @property
+    def clients(self) -> int:
+        """How many read it now, the log's readers apart."""
+        return 1 if self._interactive is not None else 0
+
     def attach(
         self,
         connection: socket.socket,

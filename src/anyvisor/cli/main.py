@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 COMMANDS = {
+    "list": "list VMs with their state",
     "up": "start the control plane of this machine",
     "down": "stop the control plane; VMs go on unless --stop-vms",
     "status": "show the instance's processes, nodes and VMs",
@@ -24,6 +25,7 @@ COMMANDS = {
     "reset": "reset a VM's hardware, without a shutdown",
     "soft-reboot": "ask a VM's guest to reboot",
     "console": "attach to a VM's serial console (Ctrl+] leaves)",
+    "top": "show what VMs use: CPU, memory, disk and network",
     "logs": "print what a VM wrote to its serial console, or what its VMM said",
     "ssh": "log in to a VM by ssh",
     "scp": "copy files to or from a VM by ssh",
@@ -37,6 +39,7 @@ COMMANDS = {
     "image": "pull, build, import, list and remove images",
     "backup": "write a copy of all objects to a file, while the instance runs",
     "restore": "put a backup in the place of all objects, while the instance does not run",
+    "completion": "print the completion script of a shell",
     "kubectl": "run kubectl against this instance",
     "install": "install on a Kubernetes cluster",
     "upgrade": "bring an installation on a Kubernetes cluster to this version; running VMs do not notice",
@@ -49,6 +52,7 @@ COMMANDS = {
 _MODULES = {
     **dict.fromkeys(("pause", "unpause", "reset", "soft-reboot"), "machine"),
     **dict.fromkeys(("install", "upgrade", "uninstall"), "cluster"),
+    "list": "machines",
     "port-forward": "port_forward",
     "scp": "ssh",
     **dict.fromkeys(("classes", "drivers", "nodes"), "listing"),
@@ -108,11 +112,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _run(words[0], words[1:])
 
 
+def module_of(command: str) -> str:
+    """The module of a command."""
+    return _MODULES.get(command, command)
+
+
 def _run(command: str, words: list[str]) -> int:
     if command not in COMMANDS:
         print(f"anyvisor: unknown command {command!r}; see `anyvisor --help`", file=sys.stderr)
         return EXIT_USAGE
-    module = importlib.import_module(f"anyvisor.cli.{_MODULES.get(command, command)}")
+    module = importlib.import_module(f"anyvisor.cli.{module_of(command)}")
     if hasattr(module, "run_words"):  # the command parses its words itself (kubectl)
         call = module.run_words, words
     else:

@@ -1,9 +1,10 @@
 """All controllers over one set of caches."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anyvisor.controller.installation_controller import InstallationController
+from anyvisor.controller.metrics import ControllerMetrics
 from anyvisor.controller.node_controller import NodeController
 from anyvisor.controller.sources import open_sources
 from anyvisor.controller.vm_controller import VmController
@@ -21,12 +22,17 @@ class Controllers:
     on_cluster: bool = False
     """Whether the nodes are machines of their own: decides which launch modes are allowed and whether pods of a
     node that does not answer may be ended by force."""
+    metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with open_sources(self.client) as sources, asyncio.TaskGroup() as group:
-            machines = VmController(self.client, self.events, sources)
-            instances = VmiController(self.client, self.events, sources, on_cluster=self.on_cluster)
+            self.metrics.follow(sources)
+            queues = self.metrics.queues
+            machines = VmController(self.client, self.events, sources, queues.of("vm"))
+            instances = VmiController(
+                self.client, self.events, sources, on_cluster=self.on_cluster, observer=queues.of("vmi")
+            )
             nodes = NodeController(self.client, self.events, sources, force=not self.on_cluster)
             installation = InstallationController(self.client, self.events, sources)
             group.create_task(installation.run(), name="installation controller")

@@ -17,6 +17,7 @@ from anyvisor.controller.vm.world import VmWorld, template_spec
 from anyvisor.controller.writer import RefusedError, UnfinishedError, Writer
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
+from anyvisor.kube.metrics import QueueObserver
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.queue import WorkQueue
 from anyvisor.kube.resources import VMIS, VMS
@@ -29,11 +30,13 @@ WORKERS: Final = 4
 class VmController:
     """Reconciles VirtualMachines until cancelled."""
 
-    def __init__(self, client: Client, events: EventRecorder, sources: Sources) -> None:
+    def __init__(
+        self, client: Client, events: EventRecorder, sources: Sources, observer: QueueObserver | None = None
+    ) -> None:
         self._client = client
         self._events = events
         self._sources = sources
-        self._queue: WorkQueue[str] = WorkQueue()
+        self._queue: WorkQueue[str] = WorkQueue(observer=observer)
 
     async def run(self) -> None:
         """Work on every VM that something happened to."""

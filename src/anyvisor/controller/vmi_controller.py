@@ -36,6 +36,7 @@ from anyvisor.controller.vmi.world import VmiWorld, spec_volumes
 from anyvisor.controller.writer import RefusedError, UnfinishedError, Writer
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
+from anyvisor.kube.metrics import QueueObserver
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.queue import WorkQueue
 from anyvisor.kube.resources import PODS, VMIS
@@ -55,12 +56,20 @@ FIRST_VSOCK_ID: Final = 3
 class VmiController:
     """Reconciles VirtualMachineInstances until cancelled."""
 
-    def __init__(self, client: Client, events: EventRecorder, sources: Sources, *, on_cluster: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        events: EventRecorder,
+        sources: Sources,
+        *,
+        on_cluster: bool,
+        observer: QueueObserver | None = None,
+    ) -> None:
         self._client = client
         self._events = events
         self._sources = sources
         self._on_cluster = on_cluster
-        self._queue: WorkQueue[str] = WorkQueue()
+        self._queue: WorkQueue[str] = WorkQueue(observer=observer)
         self._started: dict[str, float] = {}
 
     async def run(self) -> None:

@@ -63,9 +63,7 @@ class PodLogs:
         node = text_at(pod, "spec", "nodeName")
         if not node:
             raise StatusError(400, "BadRequest", f"pod {text_at(pod, 'metadata', 'name')} has no node yet")
-        endpoint = text_at(self._world.get("HypervisorNode", "", node) or {}, "status", "agent", "endpoint")
-        if not endpoint:
-            raise StatusError(503, "ServiceUnavailable", f"node {node} has no agent now; try again when it is back")
+        endpoint = agent_endpoint(self._world, node)
         wanted = {name: parameters[name] for name in _LOG_PARAMETERS if name in parameters}
         chunks = self._agents.follow(endpoint, f"/v1/pods/{quote(uid(pod))}/log?{urlencode(wanted)}")
         try:
@@ -73,6 +71,34 @@ class PodLogs:
         except AgentError as error:
             raise StatusError(500, "InternalError", str(error)) from error
         return _joined(first, chunks)
+
+
+class NodeProxy:
+    """Answers what may be asked of a node's agent through its Node: metrics, and what its machines use."""
+
+    PATHS: Mapping[str, str] = {"metrics": "/metrics", "stats": "/v1/stats", "healthz": "/healthz"}
+
+    def __init__(self, world: ServerWorld, agents: Agents) -> None:
+        self._world = world
+        self._agents = agents
+
+    async def get(self, node: str, path: str, _query: str) -> ApiResponse:
+        """One answer of the agent, as it is; raises a Status."""
+        if path not in self.PATHS:
+            raise StatusError(404, "NotFound", f"a node answers {', '.join(sorted(self.PATHS))} and nothing else")
+        try:
+            status, body, kind = await self._agents.ask(agent_endpoint(self._world, node), "GET", self.PATHS[path])
+        except AgentError as error:
+            raise StatusError(503, "ServiceUnavailable", str(error)) from error
+        return ApiResponse(status, {"content-type": kind}, body)
+
+
+def agent_endpoint(world: ServerWorld, node: str) -> str:
+    """Where a node's agent answers; raises a Status when there is none."""
+    endpoint = text_at(world.get("HypervisorNode", "", node) or {}, "status", "agent", "endpoint")
+    if not endpoint:
+        raise StatusError(503, "ServiceUnavailable", f"node {node} has no agent now; try again when it is back")
+    return endpoint
 
 
 async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

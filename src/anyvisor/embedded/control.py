@@ -15,10 +15,11 @@ from ipaddress import IPv4Network
 import uvloop
 
 from anyvisor.api.crd import crds
+from anyvisor.controller.metrics import ControllerMetrics
 from anyvisor.controller.service import Controllers
 from anyvisor.embedded import bootstrap, confine, identities
 from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
-from anyvisor.embedded.aggregation import GatewayRoutes, PodLogs
+from anyvisor.embedded.aggregation import GatewayRoutes, NodeProxy, PodLogs
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.embedded.eviction import Evictions
@@ -51,7 +52,7 @@ async def _serve(
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     world, aggregated, agents = ServerWorld(), GatewayRoutes(), Agents()
-    evictions = Evictions(world)
+    evictions, metrics = Evictions(world), ControllerMetrics()
     config = ServerConfig(
         database=instance.database,
         service_network=IPv4Network(instance.service_network),
@@ -64,6 +65,8 @@ async def _serve(
         ],
         aggregated=aggregated.all(),
         pod_log=PodLogs(world, agents).read,
+        node_proxy=NodeProxy(world, agents).get,
+        exporters=[metrics.text],
         evict=evictions.ask,
     )
     async with agents, ApiServer(config) as server, asyncio.TaskGroup() as group:
@@ -76,12 +79,12 @@ async def _serve(
         os.close(ready)
         async with Gateway(Client(server.inprocess(identities.GATEWAY)), agents) as gateway:
             aggregated.gateway = gateway
-            work = group.create_task(_work(server), name="controllers")
+            work = group.create_task(_work(server, metrics), name="controllers")
             await stopped.wait()
             work.cancel()
 
 
-async def _work(server: ApiServer) -> None:
+async def _work(server: ApiServer, metrics: ControllerMetrics) -> None:
     """Controllers and scheduler, each with its own identity."""
     host = platform.node()
     scheduling = Client(server.inprocess(identities.SCHEDULER))
@@ -94,4 +97,4 @@ async def _work(server: ApiServer) -> None:
         slices = EndpointSlices(server, Client(server.inprocess(identities.ENDPOINT_SLICES)))
         group.create_task(slices.run(), name="endpoint slices")
         group.create_task(Scheduler(scheduling, placed).run(), name="scheduler")
-        group.create_task(Controllers(controlling, controlled).run(), name="controllers")
+        group.create_task(Controllers(controlling, controlled, metrics=metrics).run(), name="controllers")

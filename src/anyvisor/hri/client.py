@@ -35,11 +35,12 @@ from anyvisor.hri.errors import (
     from_status,
 )
 from anyvisor.hri.peers import PeerPolicy
-from anyvisor.hri.v1 import identity_pb2, machine_pb2, node_pb2, stream_pb2
+from anyvisor.hri.v1 import identity_pb2, machine_pb2, node_pb2, stats_pb2, stream_pb2
 from anyvisor.hri.v1.identity_grpc import IdentityStub
 from anyvisor.hri.v1.machine_grpc import MachineServiceStub
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_grpc import NodeStub
+from anyvisor.hri.v1.stats_grpc import StatsStub
 from anyvisor.hri.v1.stream_grpc import StreamStub
 from anyvisor.hri.v1.types_pb2 import DescriptorToken, Endpoint, MachineState, Operation
 from anyvisor.hri.wire import WINDOW, DetailsCodec, LimitedProtocol, from_grpc
@@ -61,6 +62,7 @@ class Deadlines:
     accept: float = 10.0
     """The answer to Start, Stop, Apply, ...: accepted, and perhaps already done."""
     destroy: float = 60.0
+    stats: float = 10.0
 
 
 class _Channel(Channel):
@@ -103,6 +105,7 @@ class HriClient:
         self._node = NodeStub(self._channel)
         self._machine = MachineServiceStub(self._channel)
         self._stream = StreamStub(self._channel)
+        self._stats = StatsStub(self._channel)
         self._sender = DescriptorSender(fd_socket) if fd_socket is not None else None
 
     async def __aenter__(self) -> Self:
@@ -323,6 +326,11 @@ class HriClient:
         """End it."""
         request = stream_pb2.CloseStreamRequest(stream_id=stream_id, machine_id=machine_id)
         await self._call(self._stream.Close, request, self.deadlines.quick)
+
+    async def get_stats(self, machine_ids: Sequence[str] = ()) -> Sequence[stats_pb2.MachineStats]:
+        """Counters of the named machines, or of all. Raises `NotImplementedByDriver` where the driver has none."""
+        request = stats_pb2.GetStatsRequest(machine_ids=machine_ids)
+        return (await self._call(self._stats.Get, request, self.deadlines.stats)).machines
 
     async def send_descriptor(self, handle: str, fd: int) -> DescriptorToken:
         """Send a copy of `fd` to the driver; the caller keeps and closes its own. The token goes into the next call,

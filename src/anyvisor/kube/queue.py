@@ -6,12 +6,14 @@ The semantics are those of client-go's workqueue: a key that is added while it i
 import asyncio
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from anyvisor.kube import errors
 from anyvisor.kube.backoff import BackoffPolicy
+from anyvisor.kube.metrics import QueueObserver
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +28,20 @@ Reconcile = Callable[[K], Awaitable[float | None]]
 class WorkQueue(Generic[K]):
     """Belongs to one event loop; nothing in it polls."""
 
-    def __init__(self, policy: BackoffPolicy = POLICY, weight: Callable[[K], int] | None = None) -> None:
+    def __init__(
+        self,
+        policy: BackoffPolicy = POLICY,
+        weight: Callable[[K], int] | None = None,
+        observer: QueueObserver | None = None,
+    ) -> None:
         """`weight`: of the keys that are ready, the heaviest comes first; in the order of their coming without one."""
         self._policy = policy
         self._weight = weight
+        self._observer = observer
+        self._since: dict[K, float] = {}
+        """When a waiting key was put in; kept only for the observer."""
+        if observer is not None:
+            observer.measures(self)
         self._ready: deque[K] = deque()
         self._dirty: set[K] = set()
         self._active: set[K] = set()
@@ -67,6 +79,8 @@ class WorkQueue(Generic[K]):
 
     def retry(self, key: K) -> float:
         """Count a failure of `key` and have it worked on later; returns in how many seconds."""
+        if self._observer is not None:
+            self._observer.retried()
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = self._policy.delay(failures, random.random())  # noqa: S311 - only spreads load
         self.add_after(key, delay)
@@ -93,6 +107,8 @@ class WorkQueue(Generic[K]):
         key = self._next()
         self._dirty.discard(key)
         self._active.add(key)
+        if self._observer is not None:
+            self._observer.taken(time.monotonic() - self._since.pop(key, time.monotonic()))
         return key
 
     def _next(self) -> K:
@@ -126,6 +142,7 @@ class WorkQueue(Generic[K]):
     async def _work(self, reconcile: Reconcile[K]) -> None:
         while True:
             key = await self.get()
+            began = time.monotonic()
             try:
                 again = await reconcile(key)
             except errors.Conflict as error:
@@ -142,12 +159,17 @@ class WorkQueue(Generic[K]):
                     self.add_after(key, again)
             finally:
                 self.done(key)
+                if self._observer is not None:
+                    self._observer.worked(time.monotonic() - began)
 
     def _due(self, key: K) -> None:
         self._timers.pop(key, None)
         self.add(key)
 
     def _push(self, key: K) -> None:
+        if self._observer is not None:
+            self._observer.added()
+            self._since[key] = time.monotonic()
         self._ready.append(key)
         self._wake()
 

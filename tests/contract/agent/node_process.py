@@ -55,6 +55,7 @@ class NoNetwork:
     nics: list[Nic] = field(default_factory=list[Nic])
     descriptors: dict[str, int] = field(default_factory=dict[str, int])
     status: list[Json] = field(default_factory=list[Json])
+    taps: dict[str, str] = field(default_factory=dict[str, str])
 
     def close(self) -> None:
         return

@@ -349,3 +349,21 @@ async def test_console_of_a_machine(serve: Start):
         await served.client.close_stream("m1", opened.stream_id)
         theirs.close()
         assert await loop.sock_recv(ours, 100) == b""
+
+
+async def test_stats_of_all_or_of_the_named_machines(serve: Start):
+    served = await serve()
+    for name in ("m1", "m2"):
+        await running(served.client, name)
+    told = await served.client.get_stats()
+    assert {each.machine_id for each in told} == {"m1", "m2"}
+    assert all(each.vcpus[0].run_nanoseconds > 0 for each in told)
+    assert [each.machine_id for each in await served.client.get_stats(["m2", "unknown"])] == ["m2"]
+    await served.client.stop("m1", generation=1, force=True)
+    assert [each.machine_id for each in await served.client.get_stats()] == ["m2"], "one that ended has no counters"
+
+
+async def test_a_machine_that_does_not_answer_in_time_is_left_out(serve: Start):
+    hanging = await serve(Faults(hang=frozenset({"stats"})), KitLimits(stats=0.05), "h")
+    await running(hanging.client)
+    assert list(await hanging.client.get_stats()) == []

@@ -32,6 +32,7 @@ class MachineNetwork:
     nics: list[Nic] = field(default_factory=list[Nic])
     descriptors: dict[str, int] = field(default_factory=dict[str, int])
     status: list[Json] = field(default_factory=list[Json])
+    taps: dict[str, str] = field(default_factory=dict[str, str])
     _services: list[DhcpServer | DnsRelay] = field(default_factory=list[DhcpServer | DnsRelay])
 
     def close(self) -> None:
@@ -133,6 +134,7 @@ async def _inside(netns: int, work: Callable[[], T], undo: Callable[[T], None], 
 def _add(network: MachineNetwork, interface: Interface, taps: list[int], mtu: int) -> None:
     handles = [f"{HANDLE}/{interface.name}/{queue}" for queue in range(len(taps))]
     network.descriptors.update(zip(handles, taps, strict=True))
+    network.taps[interface.name] = interface.tap
     network.nics.append(_nic(interface, mtu=mtu, tap=TapBackend(handles=handles)))
 
 

@@ -21,6 +21,7 @@ from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareRequest, PrepareResponse
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
+from anyvisor.hri.v1.stats_pb2 import MachineStats
 from anyvisor.hri.v1.stream_pb2 import (
     STREAM_KIND_GUEST_PORT,
     OpenStreamRequest,
@@ -47,6 +48,7 @@ class QemuDriver(SessionDriver[Session]):
             vmm_name=VMM,
             vmm_version=self._facts.version,
             manifest_digest=manifest.read().digest,
+            profiles=("stats",),
         )
 
     def node_facts(self) -> AsyncGenerator[NodeFacts]:
@@ -117,6 +119,10 @@ class QemuDriver(SessionDriver[Session]):
             stream, address = await session.forwards.open(request.transport or "tcp", request.port)
             return OpenStreamResponse(stream_id=stream, address=address, protocol=request.transport or "tcp")
         return streams.endpoint_of(machine, request, streams.CONSOLE, streams.DISPLAY)
+
+    async def stats(self, machine: MachineContext) -> MachineStats:
+        """By QMP."""
+        return await machine.session_of(Session).counters.read()
 
     async def close_stream(self, machine: MachineContext, stream_id: str) -> None:
         """Only ports of the guest are ours to close."""

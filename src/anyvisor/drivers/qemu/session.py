@@ -9,6 +9,7 @@ from typing import Any, Final
 from anyvisor.drivers.qemu import blocks, states
 from anyvisor.drivers.qemu.forwards import Forwards
 from anyvisor.drivers.qemu.qmp import Command, Event, QmpClient, QmpClosed, QmpRefused
+from anyvisor.drivers.qemu.stats import Counters
 from anyvisor.drivers.qemu.translate.devices import AGENT_CHARDEV, AGENT_PORT
 from anyvisor.hri.errors import HriError, MachineNotFound, Refused, VmmFailed
 from anyvisor.hri.kit import Intent, MachineContext, View
@@ -58,6 +59,7 @@ class Session:
         self._client: QmpClient | None = None
         self._starting = False
         self.forwards = Forwards(self._monitor)
+        self.counters = Counters(lambda name, arguments: self._live().execute(name, arguments))
         self._retry = IoRetry(machine, self._try_again)
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._leftovers: dict[str, list[Command]] = {}

@@ -8,7 +8,7 @@ from anyvisor.embedded.apiserver import patch as patches
 from anyvisor.embedded.apiserver import status as st
 from anyvisor.embedded.apiserver.calls import Call
 from anyvisor.embedded.apiserver.codec import decode_json, media_type
-from anyvisor.embedded.apiserver.config import Evict, PodLog
+from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.deletion import is_finished
 from anyvisor.embedded.apiserver.entries import Entry
 from anyvisor.embedded.apiserver.identity import ApiResponse
@@ -30,18 +30,18 @@ CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status":
 class Actions:
     """Carries out the subresources that are no plain views of an object."""
 
-    def __init__(
-        self, state: State, writer: Writer, tokens: Tokens, pod_log: PodLog | None, evict: Evict | None
-    ) -> None:
+    def __init__(self, state: State, writer: Writer, tokens: Tokens, config: ServerConfig) -> None:
         self._state = state
         self._writer = writer
         self._tokens = tokens
-        self._pod_log = pod_log
-        self._evict = evict
+        self._pod_log = config.pod_log
+        self._evict = config.evict
+        self._node_proxy = config.node_proxy
         self._table: Mapping[tuple[str, str], Callable[[Ask], Awaitable[ApiResponse]]] = {
             ("pods", "binding"): self._bind,
             ("pods", "eviction"): self._evict_pod,
             ("pods", "log"): self._log,
+            ("nodes", "proxy"): self._proxy,
             ("serviceaccounts", "token"): self._token,
             ("namespaces", "finalize"): self._finalize,
         }
@@ -51,10 +51,12 @@ class Actions:
         resource, name = ask.resource, ask.target.subresource
         if name == "scale" and resource.scale is not None:
             return await self._scale(ask, resource.scale)
+        if name.startswith("proxy/"):
+            name = "proxy"
         action = self._table.get((resource.plural, name)) if not resource.custom else None
         if action is None:
             raise st.no_such_path()
-        verbs = {"log": ("get",), "finalize": ("update",)}.get(name, ("create",))
+        verbs = {"log": ("get",), "proxy": ("get",), "finalize": ("update",)}.get(name, ("create",))
         if ask.verb not in verbs:
             raise st.method_not_allowed(resource.group, f"{resource.plural}/{name}", ask.verb)
         return await action(ask)
@@ -118,6 +120,13 @@ class Actions:
             raise StatusError(501, "NotImplemented", "this server keeps no pod logs")
         stream = await self._pod_log(entry.object(), ask.query)
         return ApiResponse(200, {"content-type": "text/plain"}, stream=stream)
+
+    async def _proxy(self, ask: Ask) -> ApiResponse:
+        self._entry(ask)
+        if self._node_proxy is None:
+            raise StatusError(501, "NotImplemented", "this server reaches no nodes")
+        path = ask.target.subresource.removeprefix("proxy").strip("/")
+        return await self._node_proxy(ask.target.name, path, ask.request.request.query)
 
     async def _token(self, ask: Ask) -> ApiResponse:
         entry = self._entry(ask)

@@ -20,6 +20,13 @@ Evict = Callable[[Json, Json], Awaitable[str]]
 """Asked before a pod is evicted: gets the Pod and the Eviction; a sentence refuses it with 429."""
 
 
+NodeProxy = Callable[[str, str, str], Awaitable[ApiResponse]]
+"""Answers `GET nodes/NODE/proxy/PATH`: gets the node's name, the path and the query."""
+
+Exporter = Callable[[], Awaitable[bytes]]
+"""More metrics for `/metrics`, in Prometheus' text form."""
+
+
 @dataclass(frozen=True, slots=True)
 class AggregatedResource:
     """What discovery lists of an aggregated group; a name with a slash is a subresource."""
@@ -73,6 +80,8 @@ class ServerConfig:
     evict: Evict | None = None
     service_network: IPv4Network = field(default_factory=lambda: IPv4Network("10.96.0.0/22"))
     """Where Services get their cluster IPs from."""
+    node_proxy: NodeProxy | None = None
+    exporters: Sequence[Exporter] = ()
     git_version: str = "v1.37.0+anyvisor"
     audit: Callable[[Json], None] | None = None
     """Gets one metadata-level audit event for each request, when given."""

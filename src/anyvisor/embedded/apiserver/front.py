@@ -7,13 +7,13 @@ they last.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import prometheus_client as prometheus
 
-from anyvisor.embedded.apiserver.config import ServerConfig
+from anyvisor.embedded.apiserver.config import Exporter, ServerConfig
 from anyvisor.embedded.apiserver.handler import verb_of
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, ApiResponse
 from anyvisor.embedded.apiserver.objectmeta import new_uid
@@ -55,9 +55,9 @@ class Metrics:
             "apiserver_rejected_requests", "Requests refused by a limit", registry=self.registry
         )
 
-    def text(self) -> bytes:
-        """Return the exposition in Prometheus' text format."""
-        return prometheus.generate_latest(self.registry)
+    async def text(self, others: Sequence[Exporter]) -> bytes:
+        """Return the exposition in Prometheus' text format, with that of others."""
+        return prometheus.generate_latest(self.registry) + b"".join([await other() for other in others])
 
 
 class Front:

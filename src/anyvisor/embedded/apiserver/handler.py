@@ -6,7 +6,7 @@ Status object; nothing but the health paths is answered to someone unknown.
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from anyvisor.embedded.apiserver import discovery, openapi_v2
@@ -62,7 +62,7 @@ class Handler:
         actions: Actions,
         reviews: Reviews,
         aggregator: Aggregator,
-        metrics_text: Callable[[], bytes],
+        metrics_text: Callable[[], Awaitable[bytes]],
         may_read: Callable[[Identity, Attributes], bool],
     ) -> None:
         self._config = config
@@ -102,6 +102,8 @@ class Handler:
         query = parse_query(request.request.query)
         if not target.resource:
             self.authorize(request.identity, Attributes(request.request.method.lower(), path=path))
+            if path == "/metrics" and request.request.method == "GET":
+                return ApiResponse(200, {"content-type": "text/plain; version=0.0.4"}, await self._metrics_text())
             outside = self._outside(path)
             if outside is not None:
                 return await self._aggregator.forward(outside, request)
@@ -201,8 +203,6 @@ class Handler:
         match parts:
             case ["version"]:
                 return json_response(self._version())
-            case ["metrics"]:
-                return ApiResponse(200, {"content-type": "text/plain; version=0.0.4"}, self._metrics_text())
             case ["api"] | ["apis"]:
                 return self._discovery(request, core=parts == ["api"])
             case ["apis", group]:
@@ -295,8 +295,9 @@ class Handler:
 
 
 def attributes(verb: str, target: Target) -> Attributes:
-    """Return what authorization is asked about a request on a resource; a port is no part of the subresource."""
-    subresource = "portforward" if target.subresource.startswith("portforward/") else target.subresource
+    """Return what authorization is asked about a request on a resource; a port or a path is no part of its name."""
+    first, _, _ = target.subresource.partition("/")
+    subresource = first if first in ("portforward", "proxy") else target.subresource
     return Attributes(verb, target.group, target.resource, subresource, target.namespace, target.name)
 
 

@@ -105,10 +105,10 @@ class ApiServer:
             self._registry,
             self._authorizer,
             Objects(self._state, Reader(self._state, hmac.digest(key, b"continue", hashlib.sha256)), self._writer),
-            Actions(self._state, self._writer, self._tokens, config.pod_log, config.evict),
+            Actions(self._state, self._writer, self._tokens, config),
             Reviews(self._authorizer, self.lookup_token),
             self._aggregator,
-            metrics.text,
+            partial(metrics.text, config.exporters),
             partial(may_read, self._state),
         )
         self._front = Front(config, self._handler.handle, metrics)

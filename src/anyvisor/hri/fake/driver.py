@@ -27,6 +27,7 @@ from anyvisor.hri.v1.machine_pb2 import (
 )
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
+from anyvisor.hri.v1.stats_pb2 import MachineStats
 from anyvisor.hri.v1.stream_pb2 import STREAM_KIND_CONSOLE, OpenStreamRequest, OpenStreamResponse
 from anyvisor.hri.v1.types_pb2 import (
     ACCELERATOR_NONE,
@@ -70,7 +71,7 @@ class FakeDriver(Driver):
             manifest_digest=self._digest,
             min_minor=self.manifest["hri"]["minMinor"] if minor is None else minor,
             max_minor=self.manifest["hri"]["maxMinor"] if minor is None else minor,
-            profiles=("snapshot", "guest", "stats", "move") if "profile" in self.faults.lies else (),
+            profiles=("snapshot", "guest", "stats", "move") if "profile" in self.faults.lies else ("stats",),
         )
 
     def set_health(self, healthy: bool) -> None:
@@ -224,6 +225,11 @@ class FakeDriver(Driver):
             raise MachineNotFound(f"machine {machine.id!r} has no such stream; it has a console")
         stream = self._guest(machine).attach(descriptors.take_socket(request.token.handle))
         return OpenStreamResponse(stream_id=stream, use_token=True, protocol="raw", protocol_version="1")
+
+    async def stats(self, machine: MachineContext) -> MachineStats:
+        """Numbers that are made up, and grow with the calls."""
+        await self._fault("stats")
+        return self._guest(machine).stats(self._calls["stats"])
 
     async def close_stream(self, machine: MachineContext, stream_id: str) -> None:
         """Hang up."""

@@ -5,7 +5,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 METHODS: Final = frozenset(
-    {"prepare", "start", "stop", "reset", "pause", "resume", "destroy", "adopt", "inspect", "apply", "open", "probe"}
+    {
+        "prepare",
+        "start",
+        "stop",
+        "reset",
+        "pause",
+        "resume",
+        "destroy",
+        "adopt",
+        "inspect",
+        "apply",
+        "open",
+        "probe",
+        "stats",
+    }
 )
 LIES: Final = frozenset({"apply", "claims", "echo", "state", "info", "launch", "profile"})
 

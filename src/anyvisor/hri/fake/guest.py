@@ -6,6 +6,7 @@ from typing import Final
 
 from anyvisor.hri.kit.machines import MachineContext
 from anyvisor.hri.v1.machine_spec_pb2 import Lifecycle, Machine
+from anyvisor.hri.v1.stats_pb2 import DiskStats, GuestMemoryStats, MachineStats, NicStats, VcpuStats
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_GUEST_REBOOT,
     END_REASON_GUEST_SHUTDOWN,
@@ -65,6 +66,18 @@ class FakeGuest:
             state.phase = PHASE_CRASHED if reason in _CRASHES else PHASE_STOPPED
             state.end_reason = reason
             state.graceful_stop_possible = False
+
+    def stats(self, round_: int) -> MachineStats:
+        """Counters of a guest that has been busy for so many rounds."""
+        size = self.spec.memory.size_bytes
+        return MachineStats(
+            vcpus=[VcpuStats(index=0, run_nanoseconds=round_ * 1_000_000)],
+            memory=GuestMemoryStats(balloon_bytes=size, total_bytes=size, unused_bytes=size // 2),
+            disks=[
+                DiskStats(device_id=disk.id, read_requests=round_, read_bytes=512 * round_) for disk in self.spec.disks
+            ],
+            nics=[NicStats(device_id=nic.id, received_bytes=round_, sent_bytes=2 * round_) for nic in self.spec.nics],
+        )
 
     def attach(self, stream: socket.socket) -> str:
         """A console that greets and echoes."""

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar, cast
@@ -15,9 +15,11 @@ from google.protobuf.message import Message
 
 from anyvisor.hri.errors import (
     DeadlineExceeded,
+    HriError,
     InvalidRequest,
     LimitReached,
     MachineNotFound,
+    NotImplementedByDriver,
     OperationCancelled,
     OperationConflict,
     Refused,
@@ -49,6 +51,7 @@ from anyvisor.hri.v1.machine_pb2 import (
     WatchRequest,
 )
 from anyvisor.hri.v1.node_pb2 import NodeFacts
+from anyvisor.hri.v1.stats_pb2 import GetStatsResponse, MachineStats
 from anyvisor.hri.v1.stream_pb2 import OpenStreamRequest, OpenStreamResponse
 from anyvisor.hri.v1.types_pb2 import (
     PAUSE_REASON_UNSPECIFIED,
@@ -69,6 +72,9 @@ _MACHINE_ID: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _OPERATION_ID: Final = re.compile(r"[!-~]{1,64}")
 _T = TypeVar("_T")
 
+STATS: Final = "stats"
+"""The profile of a driver that tells counters."""
+
 
 class _Mutating(Protocol):
     @property
@@ -86,6 +92,9 @@ class KitLimits:
     """How long a call waits for its operation before it answers RUNNING."""
     operation: float = 300.0
     """An operation without outcome after this is failed with DEADLINE_EXCEEDED."""
+    stats: float = 5.0
+    """How long one machine may take to tell its counters."""
+    stats_at_once: int = 64
     call: float = 30.0
     """The same for Prepare, Adopt, Inspect, Probe and streams."""
 
@@ -403,6 +412,30 @@ class Core:
         machine = self.machines.find(machine_id)
         if machine is not None:
             await self._within("Close", self.driver.close_stream(machine, stream_id))
+
+    async def get_stats(self, machine_ids: Sequence[str]) -> GetStatsResponse:
+        """The counters of the named machines, or of all; those that do not answer in time are left out."""
+        if STATS not in self.driver.info.profiles:
+            raise NotImplementedByDriver(f"driver {self.driver.info.driver} tells no counters")
+        if not machine_ids:
+            wanted = [machine for machine in self.machines if machine.connected and not machine.ended]
+        else:
+            wanted = [found for each in machine_ids if (found := self.machines.find(each)) is not None]
+        turns = asyncio.Semaphore(self.limits.stats_at_once)
+
+        async def ask(machine: MachineContext) -> MachineStats | None:
+            async with turns:
+                try:
+                    async with asyncio.timeout(self.limits.stats):
+                        found = await self.driver.stats(machine)
+                except (HriError, TimeoutError) as error:
+                    log.debug("machine %s has no stats now: %s", machine.id, error)
+                    return None
+            found.machine_id = machine.id
+            return found
+
+        found = await asyncio.gather(*(ask(machine) for machine in wanted))
+        return GetStatsResponse(machines=[each for each in found if each is not None])
 
     # How every mutating call is accepted
 

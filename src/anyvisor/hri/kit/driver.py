@@ -17,6 +17,7 @@ from anyvisor.hri.kit.machines import MachineContext
 from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareRequest, PrepareResponse, StopRequest
 from anyvisor.hri.v1.node_pb2 import NodeFacts
+from anyvisor.hri.v1.stats_pb2 import MachineStats
 from anyvisor.hri.v1.stream_pb2 import OpenStreamRequest, OpenStreamResponse
 
 
@@ -127,6 +128,11 @@ class Driver(ABC):
 
     async def close_stream(self, machine: MachineContext, stream_id: str) -> None:
         """End a stream that `open_stream` gave out."""
+
+    async def stats(self, machine: MachineContext) -> MachineStats:
+        """The counters of one machine, now; a driver that has them states the profile "stats". `machine_id` is set by
+        the kit. Called for many machines at the same time."""
+        raise _missing(self, "Stats")
 
     async def close(self) -> None:
         """The driver process ends: let go of control channels. Never end a guest here."""

@@ -20,7 +20,7 @@ from grpclib.server import Handler, Server, Stream
 from anyvisor.hri.kit import descriptors
 from anyvisor.hri.kit.core import Core, KitLimits
 from anyvisor.hri.kit.driver import Driver
-from anyvisor.hri.kit.services import IdentityService, MachineService, NodeService, StreamService
+from anyvisor.hri.kit.services import IdentityService, MachineService, NodeService, StatsService, StreamService
 from anyvisor.hri.peers import PeerPolicy
 from anyvisor.hri.v1.types_pb2 import StatusDetails
 from anyvisor.hri.wire import WINDOW, DetailsCodec, LimitedProtocol
@@ -95,8 +95,8 @@ class DriverServer:
             stack.callback(unlink, self._fd)
             fd_server = descriptors.DescriptorServer(listener, core.descriptors, self._peers)
             stack.callback(fd_server.close)
-            services = [IdentityService(core), NodeService(core), MachineService(core), StreamService(core)]
-            server = _Server(list[object](services), self._peers)
+            services = (IdentityService, NodeService, MachineService, StreamService, StatsService)
+            server = _Server([service(core) for service in services], self._peers)
             listener = bind(self._hri, socket.SOCK_STREAM)
             stack.callback(unlink, self._hri)
             await server.start(sock=listener)

@@ -17,10 +17,12 @@ from anyvisor.hri.kit.core import Core
 from anyvisor.hri.v1 import identity_pb2 as identity
 from anyvisor.hri.v1 import machine_pb2 as machine
 from anyvisor.hri.v1 import node_pb2 as node
+from anyvisor.hri.v1 import stats_pb2 as stats
 from anyvisor.hri.v1 import stream_pb2 as streams
 from anyvisor.hri.v1.identity_grpc import IdentityBase
 from anyvisor.hri.v1.machine_grpc import MachineServiceBase
 from anyvisor.hri.v1.node_grpc import NodeBase
+from anyvisor.hri.v1.stats_grpc import StatsBase
 from anyvisor.hri.v1.stream_grpc import StreamBase
 from anyvisor.hri.v1.types_pb2 import MachineState, Operation
 from anyvisor.hri.wire import to_grpc
@@ -151,3 +153,13 @@ class StreamService(StreamBase):
             return streams.CloseStreamResponse()
 
         await _unary(stream, close)
+
+
+class StatsService(StatsBase):
+    """Stats over a core."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def Get(self, stream: Stream[stats.GetStatsRequest, stats.GetStatsResponse]) -> None:
+        await _unary(stream, lambda request: self._core.get_stats(request.machine_ids))
