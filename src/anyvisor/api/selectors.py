@@ -231,7 +231,7 @@ def _values(tokens: _Tokens) -> tuple[str, ...]:
         raise tokens.error("'('", tokens.last)
     if tokens.peek() == ")":
         tokens.next()
-        return ()
+        return ("",)  # as the original reads an empty list
     found = {tokens.word()}
     while tokens.next() == ",":
         found.add(tokens.word())
@@ -320,7 +320,7 @@ _TERM: Final = re.compile(r"(?P<field>(?:[^\\=!]|\\.)*?)(?P<operator>==|!=|=)(?P
 def _term(part: str) -> FieldTerm:
     match = _TERM.fullmatch(part)
     if match is None or not match["field"]:
-        raise SelectorError(f"invalid selector: {part!r}; can't understand it: write field=value or field!=value")
+        raise SelectorError(f"invalid selector: {part!r}; can't understand {part!r}: write field=value or field!=value")
     return FieldTerm(match["field"], _unescape(match["value"], part), match["operator"] != "!=")
 
 

@@ -86,10 +86,10 @@ STRATEGIC: list[tuple[str, Json, Json, Json]] = [
         pod(containers=[CONTAINERS[0], {"name": "b", "image": "3"}]),
     ),
     (
-        "new items are appended",
+        "new items come before those that the patch does not name",
         pod(containers=CONTAINERS[:1]),
         pod(containers=[{"name": "c"}]),
-        pod(containers=[CONTAINERS[0], {"name": "c"}]),
+        pod(containers=[{"name": "c"}, CONTAINERS[0]]),
     ),
     (
         "nested keyed lists",
@@ -97,7 +97,7 @@ STRATEGIC: list[tuple[str, Json, Json, Json]] = [
         pod(containers=[{"name": "a", "env": [{"name": "Y", "value": "2"}]}]),
         pod(
             containers=[
-                {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
+                {"name": "a", "image": "1", "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]},
                 CONTAINERS[1],
             ]
         ),

@@ -49,7 +49,7 @@ GOOD: Json = {"min": 1, "max": 2}
 @pytest.mark.parametrize(
     ("new", "old", "field", "message"),
     [
-        ({"min": 3, "max": 2}, None, "spec.min", 'Invalid value: "object": min must not be above max'),
+        ({"min": 3, "max": 2}, None, "spec.min", "Invalid value: min must not be above max"),
         ({"min": 1, "max": 2}, {"min": 1, "max": 5}, "spec", "below 5"),
         ({**GOOD, "name": "b"}, {**GOOD, "name": "a"}, "spec.name", "Forbidden: name is immutable"),
         ({**GOOD, "once": "b"}, {**GOOD, "once": "a"}, "spec.once", "failed rule: !oldSelf.hasValue()"),

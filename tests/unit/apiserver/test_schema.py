@@ -72,7 +72,7 @@ MISTAKES: list[tuple[Json, str, str, str]] = [
     ({"r": "ab", "keyed": [{"k": "a"}, {"k": "a"}]}, "keyed[1]", "FieldValueDuplicate", '{"k":"a"}'),
     ({"r": "ab", "keyed": [{}, {}, {}]}, "keyed", "FieldValueTooMany", "must have at most 2 items"),
     ({"r": "ab", "keyed": [{}]}, "keyed[0].k", "FieldValueRequired", "Required value"),
-    ({"r": "ab", "time": "soon"}, "time", "FieldValueInvalid", "must be of type date-time"),
+    ({"r": "ab", "time": "soon"}, "time", "FieldValueTypeInvalid", "must be of type date-time"),
     ({"r": "ab", "one": {"x": 1, "y": 2}}, "one", "FieldValueInvalid", "one and only one schema"),
     ({"r": "ab", "map": {"m": 1}}, "map.m", "FieldValueTypeInvalid", "must be of type object"),
 ]

@@ -58,7 +58,7 @@ class Actions:
             raise st.no_such_path()
         verbs = {"log": ("get",), "proxy": ("get",), "finalize": ("update",)}.get(name, ("create",))
         if ask.verb not in verbs:
-            raise st.method_not_allowed(resource.group, f"{resource.plural}/{name}", ask.verb)
+            raise st.method_not_allowed()
         return await action(ask)
 
     def _entry(self, ask: Ask) -> Entry:
@@ -178,9 +178,13 @@ class Actions:
             entry = self._state.collection(ask.resource.store).entries.get((ask.target.namespace, ask.target.name))
             if entry is None:
                 raise st.not_found(ask.resource.group, ask.resource.plural, ask.target.name)
-            return json_response(scale_of(entry.object(), scale))
+            obj = entry.object()
+            if ask.resource.custom and lookup(obj, scale.spec_replicas) is None:
+                path = "." + ".".join(scale.spec_replicas)
+                raise st.internal(f'the spec replicas field "{path}" does not exist')
+            return json_response(scale_of(obj, scale))
         if ask.verb not in ("update", "patch"):
-            raise st.method_not_allowed(ask.resource.group, ask.resource.plural, ask.verb)
+            raise st.method_not_allowed()
         kind = media_type(ask.request.request.headers)
         body = ask.body()
 
@@ -193,10 +197,15 @@ class Actions:
             elif kind == MERGE_PATCH:
                 wanted = patches.merge_patch(current, body)
             else:
-                raise st.unsupported_media(kind, [JSON_PATCH, MERGE_PATCH])
+                raise st.unsupported_media([JSON_PATCH, MERGE_PATCH])
             replicas = lookup(wanted, ("spec", "replicas"))
-            if not isinstance(replicas, int) or replicas < 0:
-                raise st.bad_request("spec.replicas must be a number that is not negative")
+            if not isinstance(replicas, int):
+                raise st.bad_request("spec.replicas must be a number")
+            if replicas < 0:
+                cause = st.invalid_value(
+                    "." + ".".join(scale.spec_replicas), replicas, "should be a non-negative integer"
+                )
+                raise st.invalid(ask.resource.group, ask.resource.kind, ask.target.name, [cause])
             version = lookup(wanted, ("metadata", "resourceVersion"))
             if version:
                 obj["metadata"]["resourceVersion"] = version
@@ -204,7 +213,7 @@ class Actions:
             return obj
 
         call = ask.call()
-        call.subresource = ""
+        call.subresource, call.through = "", "scale"
         outcome = await self._writer.update(call, change)
         return json_response(scale_of(decode_json(outcome.raw), scale))
 
@@ -224,7 +233,7 @@ def scale_of(obj: Json, scale: Scale) -> Json:
             for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
             if name in metadata
         },
-        "spec": {"replicas": lookup(obj, scale.spec_replicas) or 0},
+        "spec": {"replicas": wanted} if (wanted := lookup(obj, scale.spec_replicas)) else {},
         "status": status,
     }
 

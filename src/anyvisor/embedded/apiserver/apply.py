@@ -9,6 +9,7 @@ from anyvisor.embedded.apiserver import fieldset as fs
 from anyvisor.embedded.apiserver.fieldset import FieldSet
 from anyvisor.embedded.apiserver.schema import ANYTHING, Node
 from anyvisor.embedded.apiserver.status import Cause, apply_conflict
+from anyvisor.embedded.apiserver.values import as_object
 
 Json = dict[str, Any]
 
@@ -81,10 +82,11 @@ def write_managed(obj: Json, owned: Iterable[Owned]) -> None:
             "manager": item.manager.name,
             "operation": item.manager.operation,
             "apiVersion": item.manager.api_version,
-            "time": item.time,
             "fieldsType": "FieldsV1",
             "fieldsV1": fs.to_wire(item.fields),
         }
+        if item.time:  # none where an apply changed nothing but the books
+            entry["time"] = item.time
         if item.manager.subresource:
             entry["subresource"] = item.manager.subresource
         wire.append(entry)
@@ -108,17 +110,17 @@ def _without(fields: FieldSet, ignored: FieldSet) -> FieldSet:
     return {key: value for key, value in fields.items() if key not in ignored}
 
 
-def record_update(schema: Node, old: Json | None, new: Json, manager: Manager, now: str, ignored: FieldSet) -> None:
+def record_update(schema: Node, old: Json, new: Json, manager: Manager, now: str, ignored: FieldSet) -> None:
     """Give `manager` the fields that `new` changes against `old`, and write the books into `new`.
 
-    `ignored` names top-level fields (`f:status`) that this kind of write cannot change.
+    For a new object `old` is the kind's zero value. `ignored` names top-level fields (`f:status`) that this kind of
+    write cannot change.
     """
     if wants_reset(new):
         write_managed(new, ())
         return
-    source = new if new["metadata"].get("managedFields") else (old or new)
-    books = read_managed(source)
-    changed, removed = fs.compare(schema, old or {}, new) if old is not None else (_created(schema, new), {})
+    books = read_managed(new if new["metadata"].get("managedFields") else old)
+    changed, removed = fs.compare(schema, old, new)
     changed, removed = _strip(changed, ignored), _strip(removed, ignored)
     if not changed and not removed:
         write_managed(new, books)
@@ -136,19 +138,6 @@ def record_update(schema: Node, old: Json | None, new: Json, manager: Manager, n
     stamp = mine.time if mine is not None and after == before else now
     result.append(Owned(manager, after, stamp))
     write_managed(new, _cap(result))
-
-
-def _created(schema: Node, new: Json) -> FieldSet:
-    result: FieldSet = {}
-    for key, value in new.items():
-        child = fs.child_of(schema, key)
-        if key == "metadata":
-            result["f:metadata"] = {
-                f"f:{name}": fs.everything(fs.child_of(child, name), item) for name, item in value.items()
-            }
-        elif key not in ("apiVersion", "kind"):
-            result[f"f:{key}"] = fs.everything(child, value)
-    return result
 
 
 def _cap(owned: list[Owned]) -> list[Owned]:
@@ -178,8 +167,8 @@ def apply(
     if live is not None and not books:
         everything = _strip(fs.of_object(schema, live), ignored)
         books = [Owned(Manager(BEFORE_FIRST_APPLY, "Update", manager.api_version), everything, now)]
-    previous = next((item for item in books if item.manager == manager), None)
-    others = [item for item in books if item.manager != manager]
+    previous = next((item for item in books if _same_applier(item.manager, manager)), None)
+    others = [item for item in books if item is not previous]
     merged: Json = merge(schema, base, config)
     merged.setdefault("metadata", {}).pop("managedFields", None)
     if previous is not None:
@@ -190,9 +179,21 @@ def apply(
     changed, removed = fs.compare(schema, {key: base[key] for key in base}, merged)
     changed = _strip(changed, ignored)
     others = _resolve(others, changed, _strip(removed, ignored), force=force)
-    stamp = previous.time if previous is not None and previous.fields == mine and not changed else now
+    before = previous.time if previous is not None else ""
+    same = live is not None and merged == _without_books(live)
+    stamp = before if same and (previous is None or previous.fields == mine) else now
     write_managed(merged, [*others, Owned(manager, mine, stamp)])
     return merged
+
+
+def _same_applier(one: Manager, other: Manager) -> bool:
+    """Say whether two applies are one manager's: whoever applies through another version is still the same."""
+    return replace(one, api_version="") == replace(other, api_version="")
+
+
+def _without_books(live: Json) -> Json:
+    metadata = {key: value for key, value in as_object(live.get("metadata")).items() if key != "managedFields"}
+    return {**live, "metadata": metadata}
 
 
 def _resolve(others: Sequence[Owned], changed: FieldSet, removed: FieldSet, *, force: bool) -> list[Owned]:
@@ -214,8 +215,6 @@ def _conflict_text(item: Owned) -> str:
         text += f' with subresource "{item.manager.subresource}"'
     if item.manager.operation == "Update":
         text += f" using {item.manager.api_version}"
-        if item.time:
-            text += f" at {item.time}"
     return text
 
 

@@ -92,6 +92,16 @@ _SELECTABLE: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+_ZERO: Mapping[str, Json] = {
+    "pods": {"metadata": {}, "spec": {"containers": []}, "status": {}},
+    "persistentvolumeclaims": {"metadata": {}, "spec": {"resources": {}}, "status": {}},
+    "rolebindings": {"metadata": {}, "roleRef": {}},
+    "clusterrolebindings": {"metadata": {}, "roleRef": {}},
+    "events": {"metadata": {}, "involvedObject": {}, "source": {}},
+    "customresourcedefinitions": {"metadata": {}, "spec": {"names": {}}, "status": {}},
+}
+"""Where the original's structures hold more by value than metadata, spec and status."""
+
 CREATE_ONLY: Sequence[tuple[str, str, str, str, bool]] = (
     ("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", False),
     ("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False),
@@ -153,6 +163,7 @@ def _resource(group: str, version: str, kind: str, plural: str, namespaced: bool
         actions=_ACTIONS.get(plural, ()),
         strategy=STRATEGIES.get(plural, Strategy()),
         selectable={name: tuple(name.split(".")) for name in _SELECTABLE.get(plural, ())},
+        zero=_ZERO.get(plural, {"metadata": {}, "spec": {}, "status": {}}),
         keeps_generation="generation" in words,
         to_stored=to_stored,
         from_stored=from_stored,

@@ -25,6 +25,10 @@ class Call:
     name: str
     subresource: str = ""
     warnings: list[str] = field(default_factory=list[str])
+    through: str = ""
+    """The subresource through which the object itself is written (scale); the books tell it apart."""
+    patch: str = ""
+    """The text of a patch, for messages about what it does not decode to."""
 
     @property
     def collection_key(self) -> Key:

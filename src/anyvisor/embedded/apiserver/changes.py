@@ -19,10 +19,13 @@ def check_version(call: Call, entry: Entry, new: Json, *, replace: bool) -> bool
     check_identity(call, new)
     metadata: Json = new["metadata"]
     stated = metadata.get("resourceVersion")
-    if not stated and replace and resource.custom:
+    if not stated and replace and (resource.custom or resource.strategy.needs_version):
         cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise st.invalid(resource.group, resource.kind, call.name, [cause])
+        raise st.invalid(resource.group, resource.plural, call.name, [cause])
     uid = metadata.get("uid")
+    if uid and uid != entry.uid and not replace:
+        cause = invalid_value("metadata.uid", uid, "field is immutable")
+        raise st.invalid(resource.group, resource.kind, call.name, [cause])
     if uid and uid != entry.uid:
         raise st.conflict(
             resource.group,
@@ -38,17 +41,13 @@ def check_version(call: Call, entry: Entry, new: Json, *, replace: bool) -> bool
 def check_preconditions(call: Call, entry: Entry, options: DeleteOptions) -> None:
     """Refuse a deletion of another version, or another object of that name, than its options say."""
     resource = call.resource
-    for what, wanted, have in (
-        ("UID", options.uid, entry.uid),
-        ("ResourceVersion", options.version, str(entry.rv)),
+    for what, wanted, have, guess in (
+        ("UID", options.uid, entry.uid, "deleted and then recreated"),
+        ("ResourceVersion", options.version, str(entry.rv), "modified"),
     ):
         if wanted and wanted != have:
-            raise st.conflict(
-                resource.group,
-                resource.plural,
-                call.name,
-                f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}",
-            )
+            why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({have})"
+            raise st.conflict(resource.group, resource.kind, call.name, f"{why}. The object might have been {guess}")
 
 
 def keep_untouchable(call: Call, old: Json, new: Json) -> Json:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from anyvisor.embedded.apiserver import protobuf
-from anyvisor.embedded.apiserver.status import bad_request, too_large, unsupported_media
+from anyvisor.embedded.apiserver.status import bad_request, not_acceptable, too_large, unsupported_media
 
 Json = dict[str, Any]
 
@@ -41,7 +41,7 @@ def read_body(body: bytes, kind: str) -> Any:
         except protobuf.ProtobufError as error:
             raise bad_request(f"cannot read the protobuf body: {error}") from error
     else:
-        raise unsupported_media(kind, (JSON, YAML, PROTOBUF))
+        raise unsupported_media((JSON, YAML, PROTOBUF))
     is_json = body.lstrip()[:1] in (b"{", b"[")
     flat = is_json and body.count(b"{") + body.count(b"[") <= MAX_DEPTH
     if not flat and _deeper_than(value, MAX_DEPTH):
@@ -153,7 +153,7 @@ def _parameters(text: str) -> dict[str, str]:
 
 
 def negotiate(accept: str) -> Output:
-    """Choose the first representation of an Accept header that we serve; JSON objects when there is none."""
+    """Choose the first representation of an Accept header that we serve. Raises a 406 Status when there is none."""
     if not accept or accept == JSON:
         return OBJECT
     for option in accept.split(","):
@@ -169,4 +169,4 @@ def negotiate(accept: str) -> Output:
         if shape:
             continue
         return Output("object", kind == YAML)
-    return OBJECT
+    raise not_acceptable((JSON, YAML))

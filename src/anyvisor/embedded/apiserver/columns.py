@@ -20,9 +20,13 @@ def _at(path: str, default: Any = "") -> Callable[[Json], Any]:
     return read
 
 
-def _count(path: str) -> Callable[[Json], Any]:
-    names = tuple(path.split("."))
-    return lambda obj: len(lookup(obj, names) or ())
+def _count(*names: str) -> Callable[[Json], Any]:
+    return lambda obj: sum(len(obj.get(name) or ()) for name in names)
+
+
+def _selector(obj: Json) -> str:
+    wanted = object_at(obj, "spec", "selector")
+    return ",".join(f"{name}={value}" for name, value in sorted(wanted.items())) or "<none>"
 
 
 def column(name: str, path: str, *, default: Any = "", priority: int = 0, kind: str = "string") -> Column:
@@ -200,7 +204,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Readiness Gates", lambda _obj: "<none>", priority=1),
     ),
     "secrets": (NAME, column("Type", "type"), Column("Data", _count("data"), type="integer"), AGE),
-    "configmaps": (NAME, Column("Data", _count("data"), type="integer"), AGE),
+    "configmaps": (NAME, Column("Data", _count("data", "binaryData"), type="integer"), AGE),
     "persistentvolumes": (
         NAME,
         column("Capacity", "spec.capacity.storage"),

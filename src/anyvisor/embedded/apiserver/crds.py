@@ -7,6 +7,7 @@ from typing import Any
 from anyvisor.embedded.apiserver.builtin_types import metadata_check
 from anyvisor.embedded.apiserver.columns import AGE, NAME
 from anyvisor.embedded.apiserver.compiled import compiled
+from anyvisor.embedded.apiserver.discovery import version_order
 from anyvisor.embedded.apiserver.jsonpath import compile_path
 from anyvisor.embedded.apiserver.resource import Column, Resource, Scale
 from anyvisor.embedded.apiserver.values import lookup
@@ -51,14 +52,19 @@ def _resource(spec: Json, version: Json, storage: str) -> Resource:
         custom=True,
         check=made.check,
         has_types=metadata_check(),
-        warning=_deprecation(version, group, names["kind"]),
+        warning=_deprecation(version, spec),
     )
 
 
-def _deprecation(version: Json, group: str, kind: str) -> str:
+def _deprecation(version: Json, spec: Json) -> str:
     if not version.get("deprecated"):
         return ""
-    return version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"
+    group, kind = spec["group"], spec["names"]["kind"]
+    text = version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"
+    newer = [item["name"] for item in spec["versions"] if item.get("served") and not item.get("deprecated")]
+    if newer and not version.get("deprecationWarning"):
+        text += f"; use {group}/{min(newer, key=version_order)} {kind}"
+    return text
 
 
 def _scale(scale: Json | None) -> Scale | None:
@@ -85,7 +91,7 @@ def _column(item: Json) -> Column:
         found = run(obj)
         if not found:
             return None
-        if kind == "string":
+        if kind == "string" and (len(found) > 1 or found[0] is not None):
             return ",".join(_cell(value) for value in found) if len(found) > 1 else _cell(found[0])
         return found[0]
 

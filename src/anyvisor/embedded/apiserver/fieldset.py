@@ -144,9 +144,10 @@ def of_object(node: Node, value: Any, *, root: bool = True) -> FieldSet:
             declared = key in node.props or (node.type == "" and node.preserve)
             if not declared and SELF not in fields:
                 fields = {SELF: MEMBER, **fields}
-            result[f"f:{key}"] = fields
+            if fields:
+                result[f"f:{key}"] = fields
         return result
-    if is_granular_list(node, value) and value:
+    if is_granular_list(node, value):
         result = {}
         for item in cast("list[Any]", value):
             element = item_key(node, item)

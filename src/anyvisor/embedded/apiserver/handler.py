@@ -146,9 +146,14 @@ class Handler:
         if not resource.namespaced and target.namespace:
             raise st.no_such_path()
         if resource.namespaced and not target.namespace and verb == "create" and resource.store:
-            raise st.method_not_allowed(resource.group, resource.plural, verb)
+            raise st.method_not_allowed()
         ask = Ask(request, target, query, resource, verb)
-        response = await self._serve(ask)
+        if resource.warning:
+            ask.warnings.append(resource.warning)
+        try:
+            response = await self._serve(ask)
+        except StatusError as error:
+            response = error_response(error)
         for warning in dict.fromkeys(ask.warnings):
             _add_warning(response, warning)
         return response
@@ -164,11 +169,11 @@ class Handler:
         if target.subresource:
             return await self._actions.serve(ask)
         if ask.verb == "create" and target.name:
-            raise st.method_not_allowed(resource.group, resource.plural, ask.verb)
+            raise st.method_not_allowed()
         if ask.verb in ("update", "patch") and not target.name:
-            raise st.method_not_allowed(resource.group, resource.plural, ask.verb)
+            raise st.method_not_allowed()
         if ask.verb not in resource.verbs:
-            raise st.method_not_allowed(resource.group, resource.plural, ask.verb)
+            raise st.method_not_allowed()
         return await self._objects.serve(ask)
 
     def aggregated(self, group: str, version: str) -> Aggregated | None:

@@ -5,13 +5,16 @@ from typing import Any
 
 from anyvisor.embedded.apiserver import schema as schemas
 from anyvisor.embedded.apiserver import status as st
+from anyvisor.embedded.apiserver import typed
 from anyvisor.embedded.apiserver.builtin_types import object_meta
 from anyvisor.embedded.apiserver.calls import Call
-from anyvisor.embedded.apiserver.objectmeta import check_metadata
+from anyvisor.embedded.apiserver.objectmeta import check_metadata, finalizer_warnings
+from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.rules import broken_rules
 from anyvisor.embedded.apiserver.schema import UNSET
 from anyvisor.embedded.apiserver.status import Cause, StatusError
 from anyvisor.embedded.apiserver.validation import find_causes, special_causes
+from anyvisor.embedded.apiserver.values import as_object
 
 Json = dict[str, Any]
 
@@ -19,13 +22,25 @@ SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 MAX_GENERATED_BASE = 58
 
 
+_BLOCK_RULES = frozenset(
+    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+)
+UNCHECKED = Cause(
+    "<nil>",
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+"""Told beside mistakes after which rules in CEL could fail for want of a value, in the original's words."""
+
+
 def check_identity(call: Call, obj: Json) -> None:
     """Fill in type and namespace, and refuse those that differ from what the request says."""
     resource = call.resource
-    for name, value in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+    for name, words, value in (("apiVersion", "API version", resource.api_version), ("kind", "kind", resource.kind)):
         given = obj.setdefault(name, value)
         if given != value:
-            raise st.bad_request(f"the {name} in the data ({given}) does not match the expected {name} ({value})")
+            raise st.bad_request(f"the {words} in the data ({given}) does not match the expected {words} ({value})")
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise st.bad_request("metadata must be an object")
@@ -64,36 +79,45 @@ def normalize(call: Call, obj: Json) -> Json:
     if unknown:
         if call.options.field_validation == "Strict":
             text = ", ".join(f'unknown field "{path}"' for path in unknown)
+            if call.patch:
+                cause = st.invalid_value("patch", call.patch, f"strict decoding error: {text}")
+                raise st.invalid("", "", "", [cause])
             raise st.bad_request(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a '
                 f"{resource.kind}: strict decoding error: {text}"
             )
         call.warnings.extend(f'unknown field "{path}"' for path in unknown)
-    schemas.set_defaults(resource.schema, obj)
-    _check_types(call, obj)
-    if resource.warning:
-        call.warnings.append(resource.warning)
-    return obj
+    return complete(call, obj)
 
 
-def normalize_partial(call: Call, config: Json) -> Json:
-    """Prune an applied configuration; defaults belong to the merged object, not to the configuration."""
-    unknown: list[str] = []
-    schemas.prune(call.resource.schema, config, "", unknown)
-    if unknown and call.options.field_validation != "Ignore":
-        text = ", ".join(f".{path}: field not declared in schema" for path in unknown)
-        if call.options.field_validation == "Strict" or not call.resource.custom:
-            raise (
-                StatusError(500, "InternalError", f"failed to create typed patch object: errors: {text}")
-                if not call.resource.custom
-                else st.bad_request(f"strict decoding error: {text}")
-            )
-        call.warnings.extend(f'unknown field "{path}"' for path in unknown)
-    return config
+def check_partial(call: Call, config: Json) -> None:
+    """Refuse an applied configuration that cannot be merged, with the 500 that the original gives."""
+    mistakes = list(typed.mistakes(call.resource.schema, config))
+    if mistakes:
+        text = mistakes[0] if len(mistakes) == 1 else "\n".join(["errors:", *(f"  {item}" for item in mistakes)])
+        resource, metadata = call.resource, as_object(config.get("metadata"))
+        kind = f"{resource.group}/{resource.version}, Kind={resource.kind}"
+        where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        raise StatusError(500, "", f"failed to create typed patch object ({where}; {kind}): {text}")
+
+
+def drop_empty(resource: Resource, obj: Json) -> None:
+    """Remove, in place, what the original's typed structures do not write: nulls, empty maps and lists."""
+    if not resource.custom:
+        schemas.prune(resource.schema, obj)
+        for name in [name for name, value in obj.items() if value in ({}, []) and name not in _SHOWN_EMPTY]:
+            del obj[name]
+    metadata: Json = obj["metadata"]
+    for name in [name for name, value in metadata.items() if value in ({}, []) and name != "managedFields"]:
+        del metadata[name]
+
+
+_SHOWN_EMPTY = frozenset({"metadata", "spec", "status", "rules", "endpoints", "roleRef", "involvedObject"})
 
 
 def complete(call: Call, obj: Json) -> Json:
     """Set the defaults of an object that is known to hold only known fields, and check its types."""
+    drop_empty(call.resource, obj)
     schemas.set_defaults(call.resource.schema, obj)
     _check_types(call, obj)
     return obj
@@ -118,13 +142,17 @@ def validate(call: Call, obj: Json, old: Json | None) -> None:
     """Refuse an object that breaks its schema, its rules or those of its kind. Raises a 422 Status."""
     resource = call.resource
     causes = check_metadata(resource, obj["metadata"], old["metadata"] if old is not None else None)
-    if resource.check is not None and not resource.check(obj):
-        causes.extend(find_causes(resource.schema, obj))
-    elif resource.check is not None:
-        causes.extend(special_causes(resource.schema, obj))
-        if not causes and resource.schema.ruled:
-            causes.extend(broken_rules(resource.schema, obj, old if old is not None else UNSET))
+    if resource.check is not None:
+        wrong = special_causes if resource.check(obj) else find_causes
+        mistakes = wrong(resource.schema, obj)
+        causes.extend(mistakes)
+        if resource.schema.ruled:
+            blocked = any(cause.reason in _BLOCK_RULES for cause in mistakes)
+            rules = [UNCHECKED] if blocked else broken_rules(resource.schema, obj, old if old is not None else UNSET)
+            causes.extend(rules)
     if not call.subresource:
         causes.extend(resource.strategy.validate(obj, old))
+    if resource.custom:
+        call.warnings.extend(finalizer_warnings(obj["metadata"], old["metadata"] if old is not None else {}))
     if causes:
         raise st.invalid(resource.group, resource.kind, call.name, causes)

@@ -10,6 +10,7 @@ from anyvisor.embedded.apiserver import status as st
 from anyvisor.embedded.apiserver.calls import Call, Change, Outcome
 from anyvisor.embedded.apiserver.codec import OBJECT, decode_json, media_type, negotiate, read_body
 from anyvisor.embedded.apiserver.identity import ApiRequest, ApiResponse
+from anyvisor.embedded.apiserver.incoming import check_identity
 from anyvisor.embedded.apiserver.params import (
     DeleteOptions,
     Target,
@@ -50,7 +51,8 @@ class Ask:
         return View(self.resource, output, self.query.get("includeObject", "Metadata"))
 
     def options(self) -> WriteOptions:
-        return write_options(self.query, self.request.request.headers.get("user-agent", ""))
+        kind = {"create": "CreateOptions", "patch": "PatchOptions"}.get(self.verb, "UpdateOptions")
+        return write_options(self.query, self.request.request.headers.get("user-agent", ""), kind)
 
     def call(self, options: WriteOptions | None = None) -> Call:
         return Call(
@@ -85,19 +87,21 @@ class Objects:
 
     async def serve(self, ask: Ask) -> ApiResponse:
         """Answer one request. Raises a Status for every refusal."""
+        view = ask.view
         match ask.verb:
             case "get":
-                return self._get(ask)
+                return self._get(ask, view)
             case "list":
-                return self._list(ask)
+                return self._list(ask, view)
             case "watch":
                 return self._watch(ask)
             case "create":
                 return self._written(ask, await self._writer.create(ask.call(), ask.object_body()))
             case "update":
-                body = ask.object_body()
+                call, body = ask.call(), ask.object_body()
+                check_identity(call, body)
                 return self._written(
-                    ask, await self._writer.update(ask.call(), lambda _old: copy.deepcopy(body), replace=True)
+                    ask, await self._writer.update(call, lambda _old: copy.deepcopy(body), replace=True)
                 )
             case "patch":
                 return self._written(ask, await self._patch(ask))
@@ -106,16 +110,14 @@ class Objects:
             case _:
                 return await self._delete_many(ask)
 
-    def _get(self, ask: Ask) -> ApiResponse:
+    def _get(self, ask: Ask, view: View) -> ApiResponse:
         target = ask.target
         entry = self._reader.get(ask.resource, target.namespace, target.name, ask.query)
-        view = ask.view
         return ApiResponse(200, {"content-type": view.output.content_type}, view.one(entry.raw))
 
-    def _list(self, ask: Ask) -> ApiResponse:
+    def _list(self, ask: Ask, view: View) -> ApiResponse:
         namespace = ask.target.namespace or None if ask.resource.namespaced else None
         page = self._reader.page(ask.resource, namespace, ask.query)
-        view = ask.view
         body = view.many(page.items, page.metadata)
         return ApiResponse(200, {"content-type": view.output.content_type}, body)
 
@@ -130,8 +132,10 @@ class Objects:
 
     async def _patch(self, ask: Ask) -> Outcome:
         kind = media_type(ask.request.request.headers)
+        _check_patch_type(ask.resource, kind)
         body = ask.body()
         call = ask.call()
+        call.patch = ask.request.request.body.decode(errors="replace") if kind != APPLY else ""
         if kind == APPLY:
             if not isinstance(body, dict):
                 raise st.bad_request("an applied configuration must be one object")
@@ -153,11 +157,6 @@ class Objects:
             except patches.PatchError as error:
                 raise _unpatchable(resource, name, error) from error
 
-        if kind not in (JSON_PATCH, MERGE_PATCH, STRATEGIC) or (kind == STRATEGIC and resource.custom):
-            supported = (
-                [JSON_PATCH, MERGE_PATCH, APPLY] if resource.custom else [JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY]
-            )
-            raise st.unsupported_media(kind, supported)
         if kind != JSON_PATCH and not isinstance(body, dict):
             raise st.bad_request("a merge patch must be an object")
         return change
@@ -166,7 +165,7 @@ class Objects:
         options = self._delete_options(ask)
         call = ask.call(WriteOptions(dry_run=options.dry_run))
         outcome = await self._writer.delete(call, options)
-        if outcome.deleted and not ask.resource.strategy.graceful:
+        if outcome.deleted and not ask.resource.strategy.returns_deleted:
             return json_response(_deleted_status(ask, outcome))
         return self._written(ask, outcome)
 
@@ -192,6 +191,12 @@ class Objects:
         metadata: Json = {"resourceVersion": str(self._state.visible)}
         view = View(ask.resource, OBJECT)
         return ApiResponse(200, {"content-type": "application/json"}, view.many(removed, metadata))
+
+
+def _check_patch_type(resource: Resource, kind: str) -> None:
+    supported = [JSON_PATCH, MERGE_PATCH, APPLY] if resource.custom else [JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY]
+    if kind not in supported:
+        raise st.unsupported_media(supported)
 
 
 def _deleted_status(ask: Ask, outcome: Outcome) -> Json:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from anyvisor.embedded.apiserver.status import StatusError, bad_request
+from anyvisor.embedded.apiserver.status import Cause, bad_request, invalid, unsupported_value
 
 Json = dict[str, Any]
 
+OPTIONS_GROUP = "meta.k8s.io"
 MAX_PARAMETERS = 64
 
 
@@ -72,23 +73,23 @@ class WriteOptions:
     force: bool = False
 
 
-def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:
-    """Read the write options. Raises a 400 Status for a wrong one."""
+def write_options(query: Mapping[str, str], user_agent: str, kind: str) -> WriteOptions:
+    """Read the write options, a `kind` such as CreateOptions. Raises a 422 Status for a wrong one."""
     validation = query.get("fieldValidation", "") or "Warn"
+    dry = query.get("dryRun", "")
+    causes = _dry_run_causes(dry)
     if validation not in ("Strict", "Warn", "Ignore"):
-        raise bad_request(f"invalid fieldValidation {validation!r}: it must be Strict, Warn or Ignore")
+        causes.append(unsupported_value("fieldValidation", f'"{validation}"', ("", "Ignore", "Strict", "Warn")))
+    if causes:
+        raise invalid(OPTIONS_GROUP, kind, "", causes)
     manager = query.get("fieldManager", "") or user_agent.split("/")[0] or "unknown"
     if len(manager) > 128 or not manager.isprintable():
         raise bad_request("fieldManager must be at most 128 printable characters")
-    return WriteOptions(dry_run(query.get("dryRun", "")), manager, validation, flag(query, "force"))
+    return WriteOptions(dry == "All", manager, validation, flag(query, "force"))
 
 
-def dry_run(value: str) -> bool:
-    if value not in ("", "All"):
-        raise StatusError(
-            422, "Invalid", f'Invalid value: "{value}": dryRun: Unsupported value: supported values: "All"'
-        )
-    return value == "All"
+def _dry_run_causes(value: str) -> list[Cause]:
+    return [unsupported_value("dryRun", f'["{value}"]', ("All",))] if value not in ("", "All") else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +105,29 @@ class DeleteOptions:
 
 
 def delete_options(query: Mapping[str, str], body: Json) -> DeleteOptions:
-    """Read the deletion options from body and query. Raises a 400 Status for a wrong one."""
+    """Read the deletion options from body and query. Raises a 400 or 422 Status for a wrong one."""
     conditions: Json = body.get("preconditions") or {}
     grace: Any = body.get("gracePeriodSeconds")
     if grace is None and "gracePeriodSeconds" in query:
         grace = number(query, "gracePeriodSeconds")
-    if grace is not None and (not isinstance(grace, int) or grace < 0):
-        raise bad_request("gracePeriodSeconds must be a number that is not negative")
+    if grace is not None and not isinstance(grace, int):
+        raise bad_request("gracePeriodSeconds must be a number")
+    if grace is not None and grace < 0:
+        grace = 1  # as the API's documentation says of negative ones
     orphan = body.get("orphanDependents")
     propagation = body.get("propagationPolicy") or query.get("propagationPolicy", "")
     if orphan is not None and not propagation:
         propagation = "Orphan" if orphan else "Background"
-    if propagation not in ("", "Background", "Foreground", "Orphan"):
-        raise bad_request(f"invalid propagationPolicy {propagation!r}: it must be Background, Foreground or Orphan")
     runs: Any = body.get("dryRun") or []
+    dry = query.get("dryRun", "") or (runs[0] if runs else "")
+    causes = _dry_run_causes(dry)
+    if propagation not in ("", "Background", "Foreground", "Orphan"):
+        supported = ("Foreground", "Background", "Orphan", "nil")
+        causes.append(unsupported_value("propagationPolicy", f'"{propagation}"', supported))
+    if causes:
+        raise invalid(OPTIONS_GROUP, "DeleteOptions", "", causes)
     return DeleteOptions(
-        dry_run(query.get("dryRun", "") or (runs[0] if runs else "")),
+        dry == "All",
         grace,
         propagation,
         str(conditions.get("uid") or ""),

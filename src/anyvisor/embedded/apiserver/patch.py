@@ -61,7 +61,7 @@ def _operate(root: Any, step: Json) -> Any:
             value = _find(root, source)
             return _add(_remove(root, source), path, value)
         case _:
-            raise bad_request(f"unknown operation {op!r} in a JSON patch")
+            raise PatchError(f"unknown operation {op!r} in a JSON patch")
 
 
 def _tokens(path: str) -> list[str]:
@@ -209,6 +209,8 @@ def _merge_field(target: Json, key: str, value: Any, schema: Node) -> None:
     current = target.get(key)
     if value is None:
         target.pop(key, None)
+    elif current is None and as_object(value).get(DIRECTIVE) in ("replace", "delete"):
+        return  # what it names is not there: the original then drops the whole value
     elif isinstance(value, dict) and (isinstance(current, dict) or current is None):
         merged = _merge_object(as_object(current), cast("Json", value), node)
         target[key] = merged
@@ -241,7 +243,7 @@ def _merge_list(current: list[Any], patch: list[Any], node: Node, name: str) -> 
             result.append(_merge_object({}, entry, items))
         else:
             result[at] = _merge_object(result[at], entry, items)
-    return result
+    return _in_order(result, [item for item in patch if DIRECTIVE not in item], node.patch_key, current)
 
 
 def _position(items: Sequence[Any], key: str, value: Any) -> int | None:
@@ -252,17 +254,23 @@ def _position(items: Sequence[Any], key: str, value: Any) -> int | None:
 
 
 def _order(target: Json, name: str, order: list[Any], schema: Node) -> None:
-    key = _child(schema, name).patch_key
-    items: list[Any] = target.get(name, [])
-    wanted = [item.get(key) if key else item for item in order]
+    if name in target:
+        target[name] = _in_order(target[name], order, _child(schema, name).patch_key, target[name])
+
+
+def _in_order(items: list[Any], order: list[Any], key: str, before: list[Any]) -> list[Any]:
+    """Sort what the patch names as the patch does; the others keep their place before what followed them."""
 
     def identity(item: Any) -> Any:
         return item.get(key) if key else item
 
-    ordered = [item for item in items if identity(item) in wanted]
-    ordered.sort(key=lambda item: wanted.index(identity(item)))
-    others = [(at, item) for at, item in enumerate(items) if identity(item) not in wanted]
-    for at, item in others:
-        ordered.insert(min(at, len(ordered)), item)
-    if name in target:
-        target[name] = ordered
+    known = [identity(item) for item in before]
+    wanted = [identity(item) for item in order]
+    left = [item for item in items if identity(item) not in wanted]
+    right = sorted((item for item in items if identity(item) in wanted), key=lambda item: wanted.index(identity(item)))
+    result: list[Any] = []
+    while left and right:
+        first, second = identity(left[0]), identity(right[0])
+        comes_first = first in known and second in known and known.index(first) < known.index(second)
+        result.append((left if comes_first else right).pop(0))
+    return [*result, *left, *right]

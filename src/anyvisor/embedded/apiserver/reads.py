@@ -39,6 +39,13 @@ def selector_of(resource: Resource, query: Mapping[str, str]) -> Selector:
     return selectors.parse(labels, fields, {*PLACE, *resource.selectable})
 
 
+_MATCH = "resourceVersionMatch"
+
+
+def _options(causes: list[st.Cause]) -> StatusError:
+    return st.invalid("meta.k8s.io", "ListOptions", "", causes)
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One answer to a list."""
@@ -69,11 +76,11 @@ class Reader:
 
     def page(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> Page:
         """List objects. Raises a 400 or 410 Status."""
+        version = self._version(query)
         selector = selector_of(resource, query)
         limit = number(query, "limit")
         collection = self._state.collection(resource.store)
         match = query.get("resourceVersionMatch", "")
-        version = self._version(query)
         start: Key | None = None
         if query.get("continue"):
             if version > 0:
@@ -82,7 +89,7 @@ class Reader:
             entries = self._snapshot(collection, version, namespace, start, continued=True)
         elif match == "Exact":
             if version <= 0:
-                raise bad_request('resourceVersionMatch "Exact" needs a resourceVersion that is not 0')
+                raise _options([st.forbidden_field(_MATCH, f'{_MATCH} "exact" is forbidden for resourceVersion "0"')])
             entries = self._snapshot(collection, version, namespace, None, continued=False)
         else:
             version = self._state.visible
@@ -120,8 +127,14 @@ class Reader:
 
     def _version(self, query: Mapping[str, str]) -> int:
         text = query.get("resourceVersion", "")
-        if query.get("resourceVersionMatch") and not text and not flag(query, "sendInitialEvents"):
-            raise bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        match = query.get(_MATCH, "")
+        causes: list[st.Cause] = []
+        if match and not text and not flag(query, "sendInitialEvents"):
+            causes.append(st.forbidden_field(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"))
+        if match not in ("", "Exact", "NotOlderThan"):
+            causes.append(st.unsupported_value(_MATCH, f'"{match}"', ("Exact", "NotOlderThan", "")))
+        if causes:
+            raise _options(causes)
         if not text:
             return 0
         if not (text.isascii() and text.isdigit()) or len(text) > 18:
@@ -190,18 +203,8 @@ class Reader:
             return None
         wanted = flag(query, "sendInitialEvents")
         if query.get("resourceVersionMatch") != "NotOlderThan":
-            raise st.invalid(
-                "meta.k8s.io",
-                "ListOptions",
-                "",
-                [
-                    st.Cause(
-                        "resourceVersionMatch",
-                        "FieldValueForbidden",
-                        "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                    )
-                ],
-            )
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            raise _options([st.forbidden_field(_MATCH, why)])
         if wanted and not flag(query, "allowWatchBookmarks"):
             raise bad_request("sendInitialEvents needs allowWatchBookmarks, which marks the end of the initial events")
         return wanted

@@ -43,6 +43,10 @@ class Scale:
     selector: tuple[str, ...] = ()
 
 
+def _no_defaults(_obj: Json) -> None:
+    return
+
+
 def _no_change(_obj: Json, _old: Json | None) -> None:
     return
 
@@ -55,11 +59,19 @@ def _no_causes(_obj: Json, _old: Json | None) -> list[Cause]:
 class Strategy:
     """What a kind does of its own in a write."""
 
+    defaults: Callable[[Json], None] = _no_defaults
+    """Set defaults in place: they belong to the writer, as if the object had stated them."""
     prepare: Callable[[Json, Json | None], None] = _no_change
-    """Set defaults and server-owned fields, in place; the second argument is the old object of an update."""
+    """Set what belongs to the server, in place; the second argument is the old object of an update."""
     validate: Callable[[Json, Json | None], Sequence[Cause]] = _no_causes
     graceful: bool = False
     """Whether deletion waits for a grace period (pods)."""
+    needs_version: bool = False
+    """Whether a PUT must state the version that it replaces."""
+    creates_on_update: bool = False
+    """Whether a PUT of an object that does not exist creates it."""
+    returns_deleted: bool = False
+    """Whether a deletion is answered with the object instead of a Status."""
     path_segment_names: bool = False
     """Whether names may be any path segment (RBAC) instead of DNS names."""
 
@@ -94,6 +106,8 @@ class Resource:
     """Field selectors beyond name and namespace, and the path of field names that each reads."""
     custom: bool = False
     """Defined by a CustomResourceDefinition."""
+    zero: Json = field(default_factory=dict[str, Any])
+    """What every object of the kind has without stating it: containers that nobody owns for having made them."""
     keeps_generation: bool = True
     """Whether `metadata.generation` counts changes outside metadata and status."""
     check: Callable[[Any], bool] | None = None

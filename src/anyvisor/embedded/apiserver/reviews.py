@@ -26,7 +26,7 @@ class Reviews:
         """Answer the POST of one review."""
         resource = ask.resource
         if ask.verb != "create":
-            raise st.method_not_allowed(resource.group, resource.plural, ask.verb)
+            raise st.method_not_allowed()
         body = ask.object_body()
         spec: Json = body.get("spec") or {}
         body["apiVersion"], body["kind"] = resource.api_version, resource.kind

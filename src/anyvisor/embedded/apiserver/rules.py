@@ -95,9 +95,9 @@ def _apply(rule: Json, node: Node, new: Any, old: Any, path: str, causes: list[C
     where = path + str(rule.get("fieldPath") or "")
     kind = node.type or "object"
     reason = str(rule.get("reason") or "FieldValueInvalid")
-    shown = f'"{kind}"' if kind in ("object", "array") else repr(new).replace("'", '"')
+    shown = "" if kind in ("object", "array") else ": " + repr(new).replace("'", '"')
     prefix = {"FieldValueForbidden": "Forbidden", "FieldValueRequired": "Required value"}.get(reason)
-    causes.append(Cause(where.lstrip("."), reason, f"{prefix or f'Invalid value: {shown}'}: {message}"))
+    causes.append(Cause(where.lstrip("."), reason, f"{prefix or f'Invalid value{shown}'}: {message}"))
 
 
 def _message(rule: Json, variables: Json) -> str:

@@ -39,8 +39,8 @@ def needs_node_ports(spec: Json) -> bool:
     return spec.get("type") == "NodePort"
 
 
-def prepare(obj: Json, old: Json | None) -> None:
-    """Set the defaults; an update that leaves out what was allocated keeps it."""
+def defaults(obj: Json) -> None:
+    """Set what a writer may leave out."""
     spec: Json = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
@@ -54,12 +54,18 @@ def prepare(obj: Json, old: Json | None) -> None:
             port["targetPort"] = port.get("port")
     if needs_address(spec):
         spec.setdefault("internalTrafficPolicy", "Cluster")
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
     if spec["type"] in WITH_NODE_PORTS or spec.get("externalIPs"):
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def prepare(obj: Json, old: Json | None) -> None:
+    """Set what the server decides; an update that leaves out what was allocated keeps it."""
+    spec: Json = obj["spec"]
+    if needs_address(spec):
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
     if old is None:
         obj["status"] = {"loadBalancer": {}}
     else:

@@ -49,6 +49,7 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details: Json = dict(details or {})
+        self._has_details = details is not None
         if retry_after is not None:
             self.details["retryAfterSeconds"] = retry_after
 
@@ -60,10 +61,11 @@ class StatusError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         }
-        if self.details:
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details or self._has_details:
             status["details"] = self.details
         return status
 
@@ -89,14 +91,14 @@ def not_found(group: str, plural: str, name: str) -> StatusError:
 
 
 def no_such_path() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(group: str, plural: str, name: str) -> StatusError:
+def already_exists(group: str, plural: str, name: str, *, deleting: bool = False) -> StatusError:
     return StatusError(
         409,
         "AlreadyExists",
-        f'{qualified(group, plural)} "{name}" already exists',
+        f'{"object is being deleted: " if deleting else ""}{qualified(group, plural)} "{name}" already exists',
         _details(group, plural, name),
     )
 
@@ -146,13 +148,8 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def method_not_allowed(group: str, plural: str, verb: str) -> StatusError:
-    return StatusError(
-        405,
-        "MethodNotAllowed",
-        f"{verb} is not supported on resources of kind {qualified(group, plural)!r}",
-        _details(group, plural, ""),
-    )
+def method_not_allowed() -> StatusError:
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def expired(message: str) -> StatusError:
@@ -165,13 +162,26 @@ def too_large(what: str, limit: int) -> StatusError:
     )
 
 
-def unsupported_media(content_type: str, allowed: Sequence[str]) -> StatusError:
+def unsupported_media(allowed: Sequence[str]) -> StatusError:
     return StatusError(
         415,
         "UnsupportedMediaType",
-        f"the body of the request was in an unknown format ({content_type!r}); "
-        f"accepted media types include: {', '.join(allowed)}",
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(allowed)}",
     )
+
+
+def not_acceptable(available: Sequence[str]) -> StatusError:
+    text = f"406: Not Acceptable\n\nAvailable representations: {', '.join(available)}"
+    return StatusError(406, "NotAcceptable", text, {})
+
+
+def unsupported_value(path: str, value: str, supported: Sequence[str]) -> Cause:
+    options = ", ".join(f'"{item}"' for item in supported)
+    return Cause(path, "FieldValueNotSupported", f"Unsupported value: {value}: supported values: {options}")
+
+
+def internal(why: str) -> StatusError:
+    return StatusError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def unavailable(message: str) -> StatusError:

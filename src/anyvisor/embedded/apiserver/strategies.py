@@ -22,10 +22,13 @@ MAX_DATA_BYTES = 1 << 20
 IMMUTABLE = "field is immutable"
 
 
-def _namespace(obj: Json, old: Json | None) -> None:
+def _namespace_defaults(obj: Json) -> None:
     metadata: Json = obj["metadata"]
     if "name" in metadata:
         metadata.setdefault("labels", {})[NAMESPACE_LABEL] = metadata["name"]
+
+
+def _namespace(obj: Json, old: Json | None) -> None:
     if old is None:
         obj["spec"] = {"finalizers": [NAMESPACE_FINALIZER]}
         obj["status"] = {"phase": "Active"}
@@ -39,7 +42,7 @@ _CONTAINER_DEFAULTS = {
 }
 
 
-def _pod(obj: Json, old: Json | None) -> None:
+def _pod_defaults(obj: Json) -> None:
     spec: Json = obj.setdefault("spec", {})
     for name, value in (
         ("restartPolicy", "Always"),
@@ -56,8 +59,11 @@ def _pod(obj: Json, old: Json | None) -> None:
         image = str(container.get("image", ""))
         latest = image.endswith(":latest") or ":" not in image.rsplit("/", 1)[-1]
         container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+
+
+def _pod(obj: Json, old: Json | None) -> None:
     if old is None:
-        obj["status"] = {"phase": "Pending", "qosClass": _qos(spec)}
+        obj["status"] = {"phase": "Pending", "qosClass": _qos(obj["spec"])}
 
 
 def _qos(spec: Json) -> str:
@@ -116,7 +122,7 @@ def _check_pod_update(spec: Json, old: Json) -> list[Cause]:
     return [forbidden_field("spec", f"pod updates may not change fields other than {allowed}")]
 
 
-def _secret(obj: Json, _old: Json | None) -> None:
+def _secret_defaults(obj: Json) -> None:
     obj.setdefault("type", "Opaque")
     plain = obj.pop("stringData", None)
     if plain:
@@ -166,19 +172,19 @@ def _check_secret(obj: Json, old: Json | None) -> list[Cause]:
     return causes
 
 
-def _volume(obj: Json, old: Json | None) -> None:
+def _volume_defaults(obj: Json) -> None:
     spec: Json = obj.setdefault("spec", {})
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", "Filesystem")
+
+
+def _pending(obj: Json, old: Json | None) -> None:
     if old is None:
         obj["status"] = {"phase": "Pending"}
 
 
-def _claim(obj: Json, old: Json | None) -> None:
-    spec: Json = obj.setdefault("spec", {})
-    spec.setdefault("volumeMode", "Filesystem")
-    if old is None:
-        obj["status"] = {"phase": "Pending"}
+def _claim_defaults(obj: Json) -> None:
+    obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
 def _check_claim(obj: Json, old: Json | None) -> list[Cause]:
@@ -205,12 +211,12 @@ def _check_claim(obj: Json, old: Json | None) -> list[Cause]:
     return []
 
 
-def _storage_class(obj: Json, _old: Json | None) -> None:
+def _storage_class_defaults(obj: Json) -> None:
     obj.setdefault("reclaimPolicy", "Delete")
     obj.setdefault("volumeBindingMode", "Immediate")
 
 
-def _binding(obj: Json, _old: Json | None) -> None:
+def _binding_defaults(obj: Json) -> None:
     role: Json = obj.setdefault("roleRef", {})
     role.setdefault("apiGroup", "rbac.authorization.k8s.io")
     for subject in obj.get("subjects") or ():
@@ -240,39 +246,71 @@ def _check_role(obj: Json, _old: Json | None) -> list[Cause]:
     causes: list[Cause] = []
     for index, rule in enumerate(obj.get("rules") or ()):
         if not rule.get("verbs"):
-            causes.append(required(f"rules[{index}].verbs", "verbs must contain at least one value"))
+            causes.append(required(f"rules[{index}].verbs"))
         if not rule.get("nonResourceURLs") and not rule.get("resources"):
             causes.append(required(f"rules[{index}].resources", "resource rules must supply at least one resource"))
     return causes
 
 
+def _check_lease(obj: Json, _old: Json | None) -> list[Cause]:
+    spec = as_object(obj.get("spec"))
+    causes: list[Cause] = []
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if seconds is not None and seconds <= 0:
+        causes.append(invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
+    if transitions is not None and transitions < 0:
+        causes.append(invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+    return causes
+
+
 def _definition(obj: Json, old: Json | None) -> None:
-    crd_rules.set_defaults(obj)
     if old is None:
         finalizers: list[str] = obj["metadata"].setdefault("finalizers", [])
         if crd_rules.CLEANUP_FINALIZER not in finalizers:
             finalizers.append(crd_rules.CLEANUP_FINALIZER)
 
 
-def _priority_class(obj: Json, _old: Json | None) -> None:
+def _priority_class_defaults(obj: Json) -> None:
     obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
 STRATEGIES: Mapping[str, Strategy] = {
-    "validatingwebhookconfigurations": Strategy(validate=check_webhooks),
-    "mutatingwebhookconfigurations": Strategy(validate=check_webhooks),
-    "customresourcedefinitions": Strategy(_definition, crd_rules.check),
-    "namespaces": Strategy(_namespace),
-    "pods": Strategy(_pod, _check_pod, graceful=True),
-    "secrets": Strategy(_secret, _check_secret),
+    "validatingwebhookconfigurations": Strategy(validate=check_webhooks, needs_version=True),
+    "mutatingwebhookconfigurations": Strategy(validate=check_webhooks, needs_version=True),
+    "customresourcedefinitions": Strategy(crd_rules.set_defaults, _definition, crd_rules.check, needs_version=True),
+    "namespaces": Strategy(_namespace_defaults, _namespace),
+    "pods": Strategy(_pod_defaults, _pod, _check_pod, graceful=True, returns_deleted=True),
+    "secrets": Strategy(_secret_defaults, validate=_check_secret),
     "configmaps": Strategy(validate=_check_data),
-    "persistentvolumes": Strategy(_volume),
-    "persistentvolumeclaims": Strategy(_claim, _check_claim),
-    "storageclasses": Strategy(_storage_class),
-    "services": Strategy(service_rules.prepare, service_rules.check),
-    "priorityclasses": Strategy(_priority_class),
-    "roles": Strategy(validate=_check_role, path_segment_names=True),
-    "clusterroles": Strategy(validate=_check_role, path_segment_names=True),
-    "rolebindings": Strategy(_binding, _check_binding, path_segment_names=True),
-    "clusterrolebindings": Strategy(_binding, _check_binding, path_segment_names=True),
+    "persistentvolumes": Strategy(_volume_defaults, _pending, returns_deleted=True),
+    "persistentvolumeclaims": Strategy(_claim_defaults, _pending, _check_claim, returns_deleted=True),
+    "storageclasses": Strategy(_storage_class_defaults, returns_deleted=True),
+    "services": Strategy(
+        service_rules.defaults,
+        service_rules.prepare,
+        service_rules.check,
+        creates_on_update=True,
+        returns_deleted=True,
+    ),
+    "apiservices": Strategy(needs_version=True),
+    "poddisruptionbudgets": Strategy(needs_version=True),
+    "runtimeclasses": Strategy(needs_version=True),
+    "endpoints": Strategy(creates_on_update=True),
+    "events": Strategy(creates_on_update=True),
+    "limitranges": Strategy(creates_on_update=True),
+    "serviceaccounts": Strategy(returns_deleted=True),
+    "resourcequotas": Strategy(returns_deleted=True),
+    "csinodes": Strategy(returns_deleted=True),
+    "csidrivers": Strategy(returns_deleted=True),
+    "volumeattachments": Strategy(returns_deleted=True),
+    "leases": Strategy(validate=_check_lease, needs_version=True, creates_on_update=True),
+    "priorityclasses": Strategy(_priority_class_defaults),
+    "roles": Strategy(validate=_check_role, creates_on_update=True, path_segment_names=True),
+    "clusterroles": Strategy(validate=_check_role, creates_on_update=True, path_segment_names=True),
+    "rolebindings": Strategy(
+        _binding_defaults, validate=_check_binding, creates_on_update=True, path_segment_names=True
+    ),
+    "clusterrolebindings": Strategy(
+        _binding_defaults, validate=_check_binding, creates_on_update=True, path_segment_names=True
+    ),
 }

@@ -52,8 +52,6 @@ def cell(column: Column, obj: Json, now: datetime) -> Any:
     value = column.value(obj)
     if column.type == "date":
         return age(value, now)
-    if value is None and column.type == "string":
-        return ""
     return value
 
 

@@ -157,6 +157,7 @@ def _walk(node: Node, value: Any, path: str, causes: list[Cause]) -> None:
         return
     if node.type and not _has_type(value, node.type):
         causes.append(_wrong_type(path, value, node.type))
+        _enum(node.raw, value, path, causes)
         return
     _constraints(node, value, path, causes)
     if isinstance(value, dict):
@@ -221,15 +222,7 @@ def _unique(node: Node, value: list[Any], path: str, causes: list[Cause]) -> Non
 
 def _constraints(node: Node, value: Any, path: str, causes: list[Cause]) -> None:
     raw = node.raw
-    if "enum" in raw and value not in raw["enum"]:
-        options = ", ".join(_shown(item) for item in raw["enum"])
-        causes.append(
-            Cause(
-                path,
-                "FieldValueNotSupported",
-                f"Unsupported value: {_shown(value)}: supported values: {options}",
-            )
-        )
+    _enum(raw, value, path, causes)
     if isinstance(value, str):
         _string(raw, value, path, causes)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -239,6 +232,18 @@ def _constraints(node: Node, value: Any, path: str, causes: list[Cause]) -> None
         for name in ("allOf", "anyOf", "oneOf", "not")
         if name in raw and node.type != "int-or-string" and not _combination(name, raw[name], value)
     )
+
+
+def _enum(raw: Json, value: Any, path: str, causes: list[Cause]) -> None:
+    if "enum" in raw and value not in raw["enum"]:
+        options = ", ".join(_shown(item) for item in raw["enum"])
+        causes.append(
+            Cause(
+                path,
+                "FieldValueNotSupported",
+                f"Unsupported value: {_shown(value)}: supported values: {options}",
+            )
+        )
 
 
 _RULES = {
@@ -261,11 +266,11 @@ def _compiled(text: str) -> Callable[[Any], bool]:
 
 def _string(raw: Json, value: str, path: str, causes: list[Cause]) -> None:
     low, high, pattern = raw.get("minLength"), raw.get("maxLength"), raw.get("pattern")
-    if low is not None and len(value) < low:
-        causes.append(_invalid(path, value, f"should be at least {low} chars long"))
     if high is not None and len(value) > high:
         causes.append(Cause(path, "FieldValueTooLong", f"Too long: may not be more than {high} bytes"))
-    if pattern is not None and not _combination("allOf", [{"pattern": pattern}], value):
+    elif low is not None and len(value) < low:
+        causes.append(_invalid(path, value, f"should be at least {low} chars long"))
+    elif pattern is not None and not _combination("allOf", [{"pattern": pattern}], value):
         causes.append(_invalid(path, value, f"should match '{pattern}'"))
     _format(raw, value, path, causes)
 
@@ -273,7 +278,8 @@ def _string(raw: Json, value: str, path: str, causes: list[Cause]) -> None:
 def _format(raw: Json, value: str, path: str, causes: list[Cause]) -> None:
     form = raw.get("format")
     if form is not None and not _FORMATS.get(form, _any)(value):
-        causes.append(_invalid(path, value, f"must be of type {form}: {_shown(value)}"))
+        text = f"Invalid value: {_shown(value)}: {path} in body must be of type {form}: {_shown(value)}"
+        causes.append(Cause(path, "FieldValueTypeInvalid", text))
 
 
 def _number(raw: Json, value: float, path: str, causes: list[Cause]) -> None:

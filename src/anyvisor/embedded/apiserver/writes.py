@@ -14,10 +14,10 @@ from anyvisor.embedded.apiserver.entries import Entry, encode
 from anyvisor.embedded.apiserver.fieldset import FieldSet
 from anyvisor.embedded.apiserver.incoming import (
     check_identity,
+    check_partial,
     complete,
     name_new,
     normalize,
-    normalize_partial,
     validate,
 )
 from anyvisor.embedded.apiserver.objectmeta import new_uid, now_text
@@ -50,6 +50,11 @@ class Writer:
             obj.pop("status", None)
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"):
             metadata.pop(name, None)
+        resource.strategy.defaults(obj)
+        if not apply_config:
+            ssa.record_update(
+                resource.schema, resource.zero, obj, self._manager(call, "Update"), now_text(), self._ignored(call)
+            )
         metadata["uid"] = new_uid()
         metadata["creationTimestamp"] = now_text()
         if resource.keeps_generation:
@@ -58,12 +63,10 @@ class Writer:
         obj = await self._admission.mutate(call, "CREATE", obj, None)
         validate(call, obj, None)
         await self._admission.review(call, "CREATE", obj, None)
-        if not apply_config:
-            manager = self._manager(call, "Update")
-            ssa.record_update(resource.schema, None, obj, manager, now_text(), {})
         collection = self._state.collection(resource.store)
-        if collection.latest(call.collection_key) is not None:
-            raise st.already_exists(resource.group, resource.plural, call.name)
+        there = collection.latest(call.collection_key)
+        if there is not None:
+            raise st.already_exists(resource.group, resource.plural, call.name, deleting=there.deleting)
         stored = to_stored(resource, obj)
         if call.options.dry_run:
             return Outcome(encode(stored), 201)
@@ -93,7 +96,9 @@ class Writer:
             raise error
 
     def _manager(self, call: Call, operation: str) -> ssa.Manager:
-        return ssa.Manager(call.options.field_manager, operation, call.resource.api_version, call.subresource)
+        return ssa.Manager(
+            call.options.field_manager, operation, call.resource.api_version, call.subresource or call.through
+        )
 
     # -- update ---------------------------------------------------------------------------------------------
 
@@ -103,11 +108,18 @@ class Writer:
         `replace` is a PUT, which must name the version that it replaces where the kind demands it.
         """
         collection = self._state.collection(call.resource.store)
+        strategy = call.resource.strategy
+        if replace and strategy.creates_on_update and collection.latest(call.collection_key) is None:
+            return await self.create(call, change({}))
+        if replace and collection.latest(call.collection_key) is None:
+            normalize(call, change({}))
         for _ in range(RETRIES):
             entry = self._existing(call, collection)
             stored = entry.object()
             old = to_served(call.resource, stored)
             new = change(copy.deepcopy(old))
+            check_identity(call, new)
+            new = normalize(call, new)
             stated = check_version(call, entry, new, replace=replace)
             outcome = await self._update_once(call, collection, entry, old, new, applied=False)
             if outcome is not None:
@@ -120,16 +132,16 @@ class Writer:
         """Server-side apply; creates the object when there is none."""
         resource = call.resource
         collection = self._state.collection(resource.store)
+        if call.subresource:
+            self._existing(call, collection)
+        check_partial(call, config)
         check_identity(call, config)
         if "managedFields" in config["metadata"]:
             raise st.bad_request("metadata.managedFields must be nil in an applied configuration")
         config["metadata"]["name"] = call.name
-        config = normalize_partial(call, config)
         for _ in range(RETRIES):
             entry = collection.latest(call.collection_key)
             if entry is None:
-                if call.subresource:
-                    raise st.not_found(resource.group, resource.plural, call.name)
                 if config["metadata"].get("uid"):
                     raise st.conflict(resource.group, resource.plural, call.name, "uid mismatch: no such object")
                 return await self.create(call, self._merged(call, None, config), apply_config=True)
@@ -169,8 +181,12 @@ class Writer:
     ) -> Outcome | None:
         """Carry an update through to the store; None when another write came between."""
         resource = call.resource
-        new = normalize(call, new) if not applied else complete(call, new)
+        if applied:
+            new = complete(call, new)
+        resource.strategy.defaults(new)
         new = keep_untouchable(call, old, new)
+        if not applied:
+            self._record(call, old, new)
         if not call.subresource:
             resource.strategy.prepare(new, old)
         new = await self._admission.mutate(call, "UPDATE", new, old)
@@ -178,8 +194,6 @@ class Writer:
         count_generation(call, old, new)
         validate(call, new, old)
         await self._admission.review(call, "UPDATE", new, old)
-        if not applied:
-            self._record(call, old, new)
         latest = collection.latest(call.collection_key)
         if latest is not entry:
             return None
@@ -198,6 +212,9 @@ class Writer:
         return Outcome(written.raw)
 
     def _record(self, call: Call, old: Json, new: Json) -> None:
+        """Keep the books of an update. Objects that have none get them with their first apply."""
+        if not ssa.read_managed(old) and not ssa.read_managed(new):
+            return
         manager = self._manager(call, "Update")
         ssa.record_update(call.resource.schema, old, new, manager, now_text(), self._ignored(call))
 
@@ -217,9 +234,12 @@ class Writer:
             if collection.latest(call.collection_key) is not entry:
                 continue
             changed = mark_deleted(resource, stored, options)
+            finished = is_finished(stored)
+            if finished and not entry.deleting and not resource.strategy.graceful:
+                stored = entry.object()
             if options.dry_run:
-                return Outcome(encode(stored), deleted=is_finished(stored))
-            if is_finished(stored):
+                return Outcome(encode(stored), deleted=finished)
+            if finished:
                 gone = await self._state.remove(collection, stored, entry)
                 return Outcome(gone.raw, deleted=True)
             if not changed:
