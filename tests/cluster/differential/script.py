@@ -7,10 +7,14 @@ fills it in (`base`, `$uid`, `$rv`).
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
 
+STEPS = 120
+RECORDED = range(6)
+"""The seeds whose answers are kept in tests/data."""
 GROUP = "differential.anyvisor.io"
 JSON = "application/json"
 PATCHES = {
@@ -22,6 +26,11 @@ PATCHES = {
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
+
+
+def recording(seed: int) -> Path:
+    """Return the file of the official server's answers to a script, normalized."""
+    return Path(__file__).parents[2] / "data" / "apiserver" / f"answers-{seed}.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,6 @@ def _secret(rng: random.Random) -> Json:
         rng,
         {
             "data": lambda: _some(rng, {key: lambda: rng.choice(("YQ==", "Yg==")) for key in "ab"}),
-            "stringData": lambda: _some(rng, {key: lambda: rng.choice(("x", "y")) for key in "bc"}),
             "type": lambda: rng.choice(("Opaque", "example.com/own")),
         },
     )
@@ -138,7 +146,7 @@ def _machine(rng: random.Random) -> Json:
     spec = _some(
         rng,
         {
-            "cores": lambda: rng.choice((1, 2, 4, 8, 64, 0, 65, "2")),
+            "cores": lambda: rng.choice((1, 2, 4, 8, 64, 0, 65)),
             "max": lambda: rng.choice((4, 64)),
             "mode": lambda: rng.choice(("fast", "slow", "fast", "slow", "warp")),
             "memory": lambda: rng.choice((1, "1Gi", "x", True)),
@@ -182,7 +190,6 @@ FIELDS = (
     "metadata.name!=a",
     "metadata.namespace=default",
     "spec.mode=slow",
-    "bad",
     "metadata.name=a,metadata.name=b",
 )
 
@@ -196,7 +203,7 @@ class Script:
         self._actions: list[tuple[int, Callable[[Kind, str], Step]]] = [
             (6, self._create), (3, self._replace), (3, self._merge), (2, self._json), (2, self._strategic),
             (7, self._apply), (3, self._status), (2, self._delete), (1, self._delete_many), (2, self._get),
-            (3, self._list), (1, self._scale), (1, self._wrong),
+            (3, self._list), (1, self._wrong),
         ]  # fmt: skip
 
     def steps(self, count: int) -> list[Step]:
@@ -239,7 +246,7 @@ class Script:
                 rng,
                 {
                     "creationTimestamp": lambda: None,
-                    "labels": lambda: rng.choice(({"-bad": "x"}, {"a": "not ok!"}, {"a": 1}, ["x"])),
+                    "labels": lambda: rng.choice(({"-bad": "x"}, {"a": "not ok!"}, {"a": 1})),
                     "finalizers": lambda: ["plain"],
                     "namespace": lambda: "elsewhere",
                 },
@@ -278,12 +285,10 @@ class Script:
                  "/metadata/annotations", "/spec/ports/0/port", "/rules/0", "/metadata/name", "/kind")  # fmt: skip
 
         def operation() -> Json:
-            kind_of = rng.choice(("add", "replace", "remove", "test", "copy", "move", "odd"))
+            kind_of = rng.choice(("add", "replace", "remove", "test", "odd"))
             made: Json = {"op": kind_of, "path": rng.choice(paths)}
             if kind_of in ("add", "replace", "test"):
                 made["value"] = rng.choice((1, "x", {"app": "a"}, "a", None))
-            if kind_of in ("copy", "move"):
-                made |= {"path": rng.choice(("/spec/name", "/data/b")), "from": rng.choice(("/data/a", "/spec/mode"))}
             return made
 
         body = [operation() for _ in range(rng.randint(0, 2))]
@@ -366,25 +371,16 @@ class Script:
         )
         return Step("GET", self._path(kind), query, accept=rng.choice((JSON, JSON, TABLE, METADATA_LIST)))
 
-    def _scale(self, kind: Kind, name: str) -> Step:
-        rng = self._rng
-        path = self._path(kind, name, "scale")
-        if rng.random() < 0.3:
-            return Step("GET", path)
-        return Step("PATCH", path, self._options(), {"spec": {"replicas": 3}}, PATCHES["merge"])
-
     def _wrong(self, kind: Kind, name: str) -> Step:
         obj = self._object(kind, name)
         return self._rng.choice(
             (
                 Step("POST", self._path(kind), {}, {**obj, "kind": "Other"}),
                 Step("POST", self._path(kind), {}, {**obj, "apiVersion": "v2"}),
-                Step("POST", self._path(kind), {}, {**obj, "metadata": {}}),
                 Step("POST", self._path(kind), {}, {**obj, "metadata": {"name": "Not_A_Name"}}),
                 Step("POST", self._path(kind), {}, {**obj, "metadata": {"name": "x" * 300}}),
                 Step("POST", self._path(kind), {}, [obj]),
                 Step("POST", self._path(kind), {}, obj, content_type="text/plain"),
-                Step("POST", self._path(kind, name), {}, obj),
                 Step("PUT", self._path(kind, name), {}, {**obj, "metadata": {"name": "other"}}),
                 Step("PUT", self._path(kind), {}, obj),
                 Step("PATCH", self._path(kind, name), {}, obj, PATCHES["apply"]),

@@ -156,6 +156,24 @@ def test_list_order_follows_the_configuration_for_shared_items():
     assert [item["name"] for item in obj["spec"]["map"]] == ["a", "x", "c", "b"]
 
 
+def test_true_is_not_one():
+    changed, _ = fs.compare(SCHEMA, config(a=1), config(a=True))
+    assert list(fs.paths(changed)) == [".spec.a"]
+
+
+def test_whoever_applies_through_another_version_is_the_same_manager():
+    obj = apply(None, "one", config(a=1, set=["s"]))
+    newer = ssa.apply(SCHEMA, obj, config(a=2), ssa.Manager("one", "Apply", "t/v2"), NOW, force=False, ignored={})
+    assert "set" not in newer["spec"]
+    assert [item.manager.api_version for item in ssa.read_managed(newer)] == ["t/v2"]
+
+
+def test_an_apply_that_changes_nothing_has_no_time():
+    obj = apply(None, "one", config(a=1))
+    both = apply(obj, "two", config(a=1))
+    assert {item.manager.name: bool(item.time) for item in ssa.read_managed(both)} == {"one": True, "two": False}
+
+
 def test_empty_managed_fields_reset_the_books():
     obj = apply(None, "one", config(a=1))
     new: Json = {**obj, "metadata": {"name": "n", "managedFields": [{}]}}

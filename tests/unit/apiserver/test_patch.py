@@ -40,6 +40,7 @@ def test_json_patch_turns_one_object_into_another(source: Json, target: Json):
         ({"op": "replace", "path": "/l/-1", "value": 1}, "is no index"),
         ({"op": "add", "path": "/a/b", "value": 1}, "its parent is no object"),
         ({"op": "remove", "path": ""}, "cannot be removed"),
+        ({"op": "jump", "path": "/a"}, "unknown operation"),
     ],
 )
 def test_json_patch_refuses_with_the_path(operation: Json, message: str):
@@ -47,7 +48,7 @@ def test_json_patch_refuses_with_the_path(operation: Json, message: str):
         json_patch({"a": 1, "l": [1]}, [operation])
 
 
-@pytest.mark.parametrize("patch", [{}, [1], [{"op": "add", "path": "/a"}], [{"op": "jump", "path": "/a"}], [{}]])
+@pytest.mark.parametrize("patch", [{}, [1], [{"op": "add", "path": "/a"}], [{}]])
 def test_malformed_json_patch_is_a_bad_request(patch: Any):
     with pytest.raises(StatusError) as caught:
         json_patch({}, patch)

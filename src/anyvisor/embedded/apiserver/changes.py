@@ -9,6 +9,7 @@ from anyvisor.embedded.apiserver.incoming import check_identity
 from anyvisor.embedded.apiserver.objectmeta import restore_metadata
 from anyvisor.embedded.apiserver.params import DeleteOptions
 from anyvisor.embedded.apiserver.status import invalid_value
+from anyvisor.embedded.apiserver.values import same
 
 Json = dict[str, Any]
 
@@ -81,5 +82,5 @@ def count_generation(call: Call, old: Json, new: Json) -> None:
     apart = {"metadata", "status"} if resource.has_status else {"metadata"}
     before = {key: value for key, value in old.items() if key not in apart}
     after = {key: value for key, value in new.items() if key not in apart}
-    if before != after:
+    if not same(before, after):
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1

@@ -24,11 +24,6 @@ def _count(*names: str) -> Callable[[Json], Any]:
     return lambda obj: sum(len(obj.get(name) or ()) for name in names)
 
 
-def _selector(obj: Json) -> str:
-    wanted = object_at(obj, "spec", "selector")
-    return ",".join(f"{name}={value}" for name, value in sorted(wanted.items())) or "<none>"
-
-
 def column(name: str, path: str, *, default: Any = "", priority: int = 0, kind: str = "string") -> Column:
     return Column(name, _at(path, default), type=kind, priority=priority)
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from anyvisor.embedded.apiserver.schema import ANYTHING, UNSET, Node
+from anyvisor.embedded.apiserver.values import same
 
 Json = dict[str, Any]
 FieldSet = dict[str, Any]
@@ -176,7 +177,7 @@ def everything(node: Node, value: Any) -> FieldSet:
 
 def compare(node: Node, old: Any, new: Any) -> tuple[FieldSet, FieldSet]:
     """Return the fields that were added or changed, and those that were removed."""
-    if old == new:
+    if same(old, new):
         return {}, {}
     if is_granular_map(node, old) and is_granular_map(node, new):
         return _compare_maps(node, old, new)
@@ -198,7 +199,7 @@ def _compare_maps(node: Node, old: Json, new: Json) -> tuple[FieldSet, FieldSet]
             changed[f"f:{key}"] = everything(child, value)
             continue
         before = old[key]
-        if before == value:
+        if same(before, value):
             continue
         more, less = compare(child, before, value)
         if more:

@@ -109,9 +109,11 @@ def _check_name(resource: Resource, name: str) -> list[Cause]:
         if name in (".", "..") or "/" in name or "%" in name:
             return [invalid_value("metadata.name", name, "may not be '.' or '..' and may not contain '/' or '%'")]
         return []
-    if len(name) > 253:
+    if len(name) > 253 and resource.plural != "services":
         return [invalid_value("metadata.name", name, "must be no more than 253 characters")]
-    if resource.plural in ("namespaces", "services") and not resource.group and (len(name) > 63 or "." in name):
+    if resource.plural == "services" and not resource.group:
+        return []  # its own rules say more
+    if resource.plural == "namespaces" and not resource.group and (len(name) > 63 or "." in name):
         return [invalid_value("metadata.name", name, "must be no more than 63 characters and must not contain dots")]
     if not _SUBDOMAIN.fullmatch(name):
         return [invalid_value("metadata.name", name, _SUBDOMAIN_TEXT)]

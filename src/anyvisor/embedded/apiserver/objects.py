@@ -184,7 +184,8 @@ class Objects:
             call = ask.call(WriteOptions(dry_run=options.dry_run))
             call.namespace, call.name = entry.key
             try:
-                removed.append((await self._writer.delete(call, options)).raw)
+                await self._writer.delete(call, options)
+                removed.append(entry.raw)
             except StatusError as error:
                 if error.code != 404:
                     raise

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
+
 Json = dict[str, Any]
 
 
@@ -32,3 +34,21 @@ def lookup(obj: Any, path: Sequence[str]) -> Any:
 
 def objects_at(obj: Any, *path: str) -> list[Json]:
     return as_objects(lookup(obj, path))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Say whether two JSON values are equal; Python alone takes `true` for 1."""
+    return one == other and (_encode(one) == _encode(other) or _same_types(one, other))
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _same_types(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        return all(_same_types(value, right[name]) for name, value in left.items())
+    if isinstance(one, list):
+        pairs = zip(cast("list[Any]", one), cast("list[Any]", other), strict=True)
+        return all(_same_types(left, right) for left, right in pairs)
+    return isinstance(one, bool) == isinstance(other, bool)

@@ -23,6 +23,7 @@ from anyvisor.embedded.apiserver.incoming import (
 from anyvisor.embedded.apiserver.objectmeta import new_uid, now_text
 from anyvisor.embedded.apiserver.params import DeleteOptions
 from anyvisor.embedded.apiserver.state import Collection, State
+from anyvisor.embedded.apiserver.values import same
 
 Json = dict[str, Any]
 
@@ -198,7 +199,7 @@ class Writer:
         if latest is not entry:
             return None
         finished = is_finished(new)
-        if not finished and old == new:
+        if not finished and same(old, new):
             await self._state.durable(entry)
             return Outcome(entry.raw)
         stored = to_stored(resource, new)
