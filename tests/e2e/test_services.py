@@ -107,8 +107,13 @@ def test_its_slices_follow_the_machines(served: Instance) -> None:
     eventually(lambda: len(ready()) == 2, 90, lambda: served.story("service"))
 
 
-def test_a_service_that_kubectl_exposes_and_one_that_selects_nothing(served: Instance) -> None:
-    served.kubectl("expose", "vmi", "service-2", "--port=8000", "--target-port=80", "--name=exposed")
+def test_one_machine_as_virtctl_exposes_it_and_a_service_that_selects_nothing(served: Instance) -> None:
+    selector = {"vm.kubevirt.io/name": "service-2"}
+    ports = [{"port": 8000, "targetPort": "http", "protocol": "TCP"}]
+    metadata = {"name": "exposed", "namespace": "default"}
+    served.apply(
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": selector, "ports": ports}}
+    )
     eventually(lambda: fetch(f"http://{cluster_ip(served, 'exposed')}:8000/") == "hello from service-2", 30)
     served.kubectl("create", "service", "clusterip", "nobody", "--tcp=80")
     eventually(lambda: "refused" in fetch(f"http://{cluster_ip(served, 'nobody')}/"), 10)

@@ -42,8 +42,6 @@ SPEC_ROWS: tuple[Row, ...] = (
     Row("accessCredentials[].userPassword", "passwords are not served yet; put one into the cloud-init user data"),
     Row("resourceClaims", "resource claims are not served yet; remove them"),
     Row("domain.devices.filesystems", "shared filesystems are not served yet; use a disk"),
-    Row("livenessProbe", "probes are not served yet; remove it"),
-    Row("readinessProbe", "probes are not served yet; remove it"),
 )
 VM_ROWS: tuple[Row, ...] = (
     Row("spec.instancetype", "instance types are not served yet; write CPUs and memory into the template"),

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from anyvisor.agent import adopt, http, metrics, status, sync
 from anyvisor.agent.driver import DriverAddress, DriverSession
 from anyvisor.agent.launchers import LauncherSource
-from anyvisor.agent.machine import DRIVER
+from anyvisor.agent.machine import DRIVER, Machine
 from anyvisor.agent.node import NodeReporter
 from anyvisor.agent.node_context import BY_UID, BY_VMI, AttachNetwork, NodeContext, VolumesOf
 from anyvisor.agent.records import RecordStore
@@ -57,6 +57,8 @@ class AgentConfig:
     images: ImageSource
     claims: ClaimSource
     attach_network: AttachNetwork
+    machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
+    """Filled with the machines of this node, for others in the same process."""
     http_uids: Collection[int] = ()
     """Who may ask over HTTP, besides root and ourselves: the control process."""
     remote: RemoteListener | None = None
@@ -106,6 +108,7 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
                 pods=pods,
                 queue=WorkQueue[str](observer=QueueMetrics(config.registry).of("machine")),
                 tasks=tasks,
+                machines=config.machines,
             )
             await _run(config, context, started)
     finally:

@@ -5,12 +5,15 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from ipaddress import IPv4Network
 
 import uvloop
 
 from anyvisor.agent.driver import DriverAddress
+from anyvisor.agent.guest.client import GuestAgentClient
+from anyvisor.agent.machine import Machine
 from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
 from anyvisor.agent.node_context import AttachNetwork
@@ -71,6 +74,10 @@ def _attach(instance: Instance, networks: BridgedPods | None, reader: Client, wr
     return PodAttachments(instance.id, networks, reader, writer, ClusterNames(networks).resolver).attach
 
 
+def _guest_agent(machines: Mapping[str, Machine], pod_uid: str) -> GuestAgentClient | None:
+    return next((each.guest.client for each in machines.values() if each.record.pod_uid == pod_uid), None)
+
+
 async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], first: bool) -> None:
     task = asyncio.current_task()
     assert task is not None
@@ -80,6 +87,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
     disks = Disks(instance.data_dir / "volumes")
     networks = podnetwork.pod_networks(instance)
     store = ImageStore(instance.image_dir)
+    machines: dict[str, Machine] = {}
     pod_events = EventRecorder(Client(kubelet), POD_RUNNER, node)
     runner = PodRunner(
         RunnerConfig(
@@ -96,6 +104,8 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
             networks=networks,
             certificate=(instance.pki_dir / "ca.crt").read_bytes(),
             forbidden=(instance.data_dir, run_dir),
+            guests=partial(_guest_agent, machines),
+            events=pod_events,
             images=PodImages(puller(instance, store, node), Client(kubelet), pod_events, node),
         )
     )
@@ -110,6 +120,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
         claims=LocalClaims(Client(agent), disks),
         attach_network=_attach(instance, networks, Client(kubelet), Client(agent)),
         http_uids=(users.control,),
+        machines=machines,
     )
     try:
         async with (

@@ -202,3 +202,13 @@ def test_a_node_reports_the_whole_host_and_keeps_the_times_of_its_conditions():
     assert int(first["capacity"]["memory"].removesuffix("Ki")) > 0
     assert {c["type"]: c["status"] for c in first["conditions"]}["Ready"] == "True"
     assert node.status(first, "later")["conditions"] == first["conditions"]
+
+
+def test_a_pod_whose_probe_does_not_hold_runs_and_is_not_ready() -> None:
+    made = status.patch(pod(), RUNNING, "127.0.0.1", NOW, answering=False)
+    assert made is not None
+    found = {each["type"]: (each["status"], each.get("reason")) for each in made["status"]["conditions"]}
+    assert found["Ready"] == found["ContainersReady"] == ("False", "ContainersNotReady")
+    assert found["PodReadyToStartContainers"] == ("True", None)
+    [container] = made["status"]["containerStatuses"]
+    assert (container["ready"], container["started"]) == (False, True)

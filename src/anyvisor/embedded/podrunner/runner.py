@@ -19,19 +19,22 @@ import msgspec
 
 from anyvisor.agent import plan, processes, script
 from anyvisor.agent.launchers import Launcher
-from anyvisor.api.meta import Json, is_deleting, labels, metadata, name, namespace, object_at, text_at, uid
-from anyvisor.embedded.podrunner import cgroups, status
+from anyvisor.api.meta import Json, is_deleting, labels, list_at, metadata, name, namespace, object_at, text_at, uid
+from anyvisor.embedded.podrunner import cgroups, probes, status
 from anyvisor.embedded.podrunner.images import PodImages
 from anyvisor.embedded.podrunner.launch import Launch, LaunchError
 from anyvisor.embedded.podrunner.mounts import PodVolumes, open_mount, write
 from anyvisor.embedded.podrunner.networks import PodNetworks
 from anyvisor.embedded.podrunner.node import HOST_IP, NodeKeeper
+from anyvisor.embedded.podrunner.prober import GuestAgents, Listener, Prober, no_guest
+from anyvisor.embedded.podrunner.probes import Probe
 from anyvisor.embedded.podrunner.projection import ProjectionError
 from anyvisor.embedded.podrunner.records import ExitRecord, PodBooks, PodRecord
 from anyvisor.embedded.podrunner.sandbox import Sandbox
 from anyvisor.embedded.zygote_client import LaunchRequest
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import Conflict, NotFound
+from anyvisor.kube.events import EventKind, EventRecorder, reference
 from anyvisor.kube.informer import Informer
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.queue import WorkQueue
@@ -79,6 +82,10 @@ class RunnerConfig:
     """The CA of the API server, for pods that get a token."""
     forbidden: tuple[Path, ...] = ()
     """Where no pod may have a directory of the host: the instance's own."""
+    guests: GuestAgents = no_guest
+    """The agents in guests, for probes."""
+    events: EventRecorder | None = None
+    """Where probes tell of what they found."""
     images: PodImages | None = None
     """None: images come here by other means."""
     workers: int = 16
@@ -106,6 +113,7 @@ class PodRunner:
             indexes={BY_UID: lambda o: (o.meta.uid,)},
         )
         self._tasks = asyncio.TaskGroup()
+        self._prober = Prober(config.guests, Listener(self._queue.add, self._probe_failed, self._end_unhealthy))
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -123,6 +131,7 @@ class PodRunner:
             try:
                 yield
             finally:
+                self._prober.close()
                 for task in (work, keeper, *self._stopping.values()):
                     task.cancel()
                 if self.config.images is not None:
@@ -232,6 +241,7 @@ class PodRunner:
             wait = self._late.setdefault(pod_uid, time.monotonic() + HELD_SECONDS) - time.monotonic()
             if wait > 0:
                 return wait
+        self._probe(pod, record)
         await self._report(pod, record)
         if not is_deleting(pod):
             return None
@@ -288,6 +298,7 @@ class PodRunner:
             log.warning("pod %s/%s does not start: %s", namespace(pod), name(pod), error)
             await self._say_waiting(pod, str(error))
             return RETRY_SECONDS
+        self._probe(pod, record)
         await self._report(pod, record)
         return None
 
@@ -362,7 +373,7 @@ class PodRunner:
         return record
 
     async def _report(self, pod: Json, record: PodRecord) -> None:
-        patch = status.patch(pod, record, HOST_IP, _now())
+        patch = status.patch(pod, record, HOST_IP, _now(), answering=self._prober.ready(record.uid))
         if patch is not None:
             with contextlib.suppress(NotFound):
                 await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")
@@ -378,6 +389,45 @@ class PodRunner:
     def _forget_images(self, pod_uid: str) -> None:
         if self.config.images is not None:
             self.config.images.forget(pod_uid)
+
+    # Probes
+
+    def _probe(self, pod: Json, record: PodRecord) -> None:
+        """Begin the pod's probes once its launcher runs, and end them with it."""
+        if record.exit is not None or is_deleting(pod):
+            self._prober.forget(record.uid)
+            return
+        found = probes.of_pod(pod, record.pod_ip)
+        if found:
+            reported = list_at(pod, "status", "containerStatuses")
+            ready = any(each.get("ready") is True for each in reported)
+            running = time.time() - _moment(record.started_at)
+            self._prober.follow(record.uid, found, running_seconds=running, ready=ready)
+
+    def _probe_failed(self, pod_uid: str, probe: Probe, why: str) -> None:
+        self._say(pod_uid, EventKind.WARNING, "Unhealthy", f"{probe.purpose.event_name} probe failed: {why}")
+
+    def _say(self, pod_uid: str, kind: EventKind, reason: str, message: str) -> None:
+        found = self._pods.index(BY_UID, pod_uid)
+        if found and self.config.events is not None:
+            self.config.events.record(reference(PODS, found[0]), kind, reason, message)
+
+    async def _end_unhealthy(self, pod_uid: str, probe: Probe, why: str) -> None:
+        """A guest that does not live any more is ended as by a deletion of its pod, which stays to tell."""
+        self._say(pod_uid, EventKind.NORMAL, "Killing", f"Container {probe.container} failed liveness probe: {why}")
+        record, found = self._books.pods.get(pod_uid), self._pods.index(BY_UID, pod_uid)
+        if record is None or not found or pod_uid in self._stopping:
+            return
+        grace = float(object_at(found[0].json(), "spec").get("terminationGracePeriodSeconds") or 0)
+        task = self._tasks.create_task(self._end(record, grace), name=f"end {pod_uid}")
+        self._stopping[pod_uid] = task
+        task.add_done_callback(lambda _: self._stopping.pop(pod_uid, None))
+
+    async def _end(self, record: PodRecord, grace: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._pre_stop(record.uid, grace)
+        self._kill(record)
 
     # The end
 
@@ -499,6 +549,11 @@ def _deadline(pod: Json) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return 0.0
+
+
+def _moment(text: str) -> float:
+    """A time of ours in seconds since the epoch."""
+    return datetime.fromisoformat(text).timestamp() if text else time.time()
 
 
 def _now() -> str:

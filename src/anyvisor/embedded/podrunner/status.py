@@ -19,18 +19,21 @@ def exit_code(ended: ExitRecord) -> int:
     return ended.code if ended.code is not None else UNKNOWN_CODE
 
 
-def patch(pod: Json, record: PodRecord, host_ip: str, now: Time) -> Json | None:
-    """The merge patch for the pod's status; None when it says all that already."""
+def patch(pod: Json, record: PodRecord, host_ip: str, now: Time, *, answering: bool = True) -> Json | None:
+    """The merge patch for the pod's status; None when it says all that already.
+
+    `answering`: whether its readiness probes hold.
+    """
     status = object_at(pod, "status")
     wanted: Json = {
         "phase": _phase(record),
-        "conditions": _conditions(pod, record, now),
-        "containerStatuses": [_container(c, record) for c in list_at(pod, "spec", "containers")],
+        "conditions": _conditions(pod, record, now, answering=answering),
+        "containerStatuses": [_container(c, record, answering=answering) for c in list_at(pod, "spec", "containers")],
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "qosClass": status.get("qosClass") or "Burstable",
     }
-    sidecars = [_container(c, record) for c in list_at(pod, "spec", "initContainers")]
+    sidecars = [_container(c, record, answering=True) for c in list_at(pod, "spec", "initContainers")]
     if sidecars:
         wanted["initContainerStatuses"] = sidecars
     if record.started_at:
@@ -70,7 +73,7 @@ def _phase(record: PodRecord) -> str:
     return "Running" if record.pid else "Pending"
 
 
-def _container(container: Json, record: PodRecord) -> Json:
+def _container(container: Json, record: PodRecord, *, answering: bool) -> Json:
     running = record.pid > 0 and record.exit is None
     state: Json = {"waiting": {"reason": "ContainerCreating"}}
     if running:
@@ -83,7 +86,7 @@ def _container(container: Json, record: PodRecord) -> Json:
         "image": image,
         "imageID": image,
         "containerID": f"anyvisor://{record.uid}/{container['name']}" if record.pid else "",
-        "ready": running,
+        "ready": running and answering,
         "started": running,
         "restartCount": 0,
         "state": state,
@@ -110,20 +113,20 @@ def _terminated(record: PodRecord, ended: ExitRecord) -> Json:
     return terminated
 
 
-def _conditions(pod: Json, record: PodRecord, now: Time) -> list[Json]:
+def _conditions(pod: Json, record: PodRecord, now: Time, *, answering: bool) -> list[Json]:
     running = record.pid > 0 and record.exit is None
     gates = [str(gate["conditionType"]) for gate in list_at(pod, "spec", "readinessGates")]
     held = {str(c.get("type")): c.get("status") == "True" for c in conditions(pod)}
-    ready = running and all(held.get(gate, False) for gate in gates)
+    ready = running and answering and all(held.get(gate, False) for gate in gates)
     result = conditions(pod)
     for type_, holds in (
         ("PodReadyToStartContainers", running),
         ("Initialized", True),
-        ("ContainersReady", running),
+        ("ContainersReady", running and answering),
         ("Ready", ready),
     ):
         condition: Json = {"type": type_, "status": "True" if holds else "False"}
-        reason = _unready(type_, record, gated=running and not ready)
+        reason = _unready(type_, record, gated=running and answering and not ready)
         if not holds and reason:
             condition["reason"] = reason
         result = replaced_condition(result, condition, now)
