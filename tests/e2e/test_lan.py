@@ -69,7 +69,7 @@ def in_guest(instance: Instance, name: str, script: str, wanted: str, seconds: f
 def test_what_is_missing_is_a_sentence_until_it_is_there(lan: Instance) -> None:
     definition, machine = manifests()
     lan.kubectl("apply", "-f", "-", stdin=machine)
-    says(lan, "NetworkAttachmentDefinition default/lan, which does not exist")
+    says(lan, "NetworkAttachmentDefinition default/lan does not exist")
     lan.kubectl("apply", "-f", "-", stdin=definition)
     says(lan, f"bridge {BRIDGE} does not exist on this host")
     ip("link", "add", BRIDGE, "type", "bridge")

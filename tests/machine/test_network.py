@@ -153,3 +153,24 @@ async def test_something_that_is_no_namespace_is_an_error_that_says_so(pod: int)
     with pytest.raises(OpenError, match="network namespace cannot be entered"):
         await attach(vmi(), netns=file, pod=POD_OBJECT, adopted=False)
     os.close(file)
+
+
+async def test_a_bridged_guest_has_the_pods_own_address(rig: Rig, pod: int) -> None:
+    """Also where the pod's address stands alone and its router is beside it, as some network plug-ins do it."""
+    ip("-n", NAME, "-batch", "-", text=f"addr flush dev eth0\naddr add {POD}/32 dev eth0\n")
+    ip("-n", NAME, "-batch", "-", text="route add 192.168.77.1 dev eth0\nroute add default via 192.168.77.1\n")
+    spec = vmi(macAddress="02:00:00:00:00:09")
+    spec["spec"]["domain"]["devices"]["interfaces"][0] |= {"bridge": {}}
+    del spec["spec"]["domain"]["devices"]["interfaces"][0]["masquerade"]
+    async with attached(spec, pod, adopted=False) as network:
+        assert network.status[0]["ipAddress"] == POD
+        guest = await boot_linux(rig, network)
+    async with attached(spec, pod, adopted=True) as network:
+        assert network.status[0]["ipAddress"] == POD, "what the pod had is found again"
+        lease = await guest.logged(r"ANYVISOR address=(.*)\r")
+        assert lease.startswith(f"{POD}/32 gateway=192.168.77.1 dns=")
+        await guest.type("nc -l -p 7777 -e /bin/echo hello from the guest & sleep 1; echo listening\n")
+        await guest.logged("\nlistening")
+        assert await asyncio.to_thread(ask_guest) == b"hello from the guest\n"
+        await guest.type("ping -c 1 -W 5 192.168.77.1 && echo out works\n")
+        await guest.logged("\nout works")

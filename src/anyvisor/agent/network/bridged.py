@@ -115,12 +115,15 @@ def open_bridged(interface: Interface, *, adopted: bool) -> Bridged:
 
 def _address(pod_interface: str) -> PodAddress | None:
     """What the interface has, or had."""
-    [shown] = namespace.run_tools((("ip", "-4", "-j", "-d", "addr", "show", "dev", pod_interface), ""))
-    [link] = _entries(shown, "ifname") or [{}]
-    noted = parse_note(str(link.get("ifalias") or ""))
+    shown, linked = namespace.run_tools(
+        (("ip", "-4", "-j", "addr", "show", "dev", pod_interface), ""),
+        (("ip", "-j", "link", "show", "dev", pod_interface), ""),
+    )
+    noted = parse_note(next((str(each["ifalias"]) for each in _entries(linked, "ifalias")), ""))
     if noted is not None:
         return noted
-    own = next((each for each in link.get("addr_info") or () if each.get("scope") == "global"), None)
+    known = [each for link in _entries(shown, "addr_info") for each in link["addr_info"]]
+    own = next((each for each in known if each.get("scope") == "global"), None)
     if own is None:
         return None
     [routes] = namespace.run_tools((("ip", "-4", "-j", "route", "show", "default", "dev", pod_interface), ""))
