@@ -102,6 +102,20 @@ def test_two_machines_meet_on_the_bridge(lan: Instance) -> None:
     assert report[1]["interface"] == entry["podInterfaceName"]
 
 
+def test_a_link_goes_down_and_up_while_the_guest_runs(lan: Instance) -> None:
+    lan.wait_phase("two-nics")
+    for state, carrier in (("down", 0), ("up", 1)):
+        path = "/spec/template/spec/domain/devices/interfaces/1/state"
+        change = json.dumps([{"op": "add", "path": path, "value": state}])
+        lan.kubectl("patch", "vm", "two-nics", "--type=json", "-p", change)
+        eventually(
+            lambda state=state: interfaces(lan, "two-nics")["lan"]["linkState"] == state,
+            30,
+            lambda: lan.story("two-nics"),
+        )
+        in_guest(lan, "two-nics", "echo carrier=$(cat /sys/class/net/eth1/carrier)", f"carrier={carrier}")
+
+
 def test_the_card_is_the_same_after_a_restart(lan: Instance) -> None:
     lan.wait_phase("two-nics")
     before = interfaces(lan, "two-nics")["lan"]["mac"]

@@ -90,6 +90,8 @@ class Machine:
         self.announced_stop = False
         self.script: asyncio.Task[bool] | None = None
         """The stop script, while it is played because no driver answers."""
+        self.links: dict[str, bool] = {}
+        """Interface -> whether its link is up, as far as it was set by us."""
         self.taken = False
         """Whether it is known that the launcher took the plan."""
         self._out_of_memory = False

@@ -179,6 +179,7 @@ async def _start(
             machine = Machine(record, launcher, lambda: context.queue.add(machine_id))
             context.launchers.hold(uid(pod))
             machine.network = opened.network
+            machine.links = {nic.id: not nic.link_down for nic in opened.network.nics}
             machine.open_log(context.store, adopted=False)
             if machine.serial_log is not None:
                 held.put(CONSOLE_LOG, machine.serial_log.for_vmm())

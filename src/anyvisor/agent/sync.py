@@ -8,7 +8,7 @@ import logging
 import time
 from typing import Final
 
-from anyvisor.agent import adopt, finish, hotplug, start, status, stop, vmi_status
+from anyvisor.agent import adopt, finish, hotplug, links, start, status, stop, vmi_status
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.handover import HandOverError
 from anyvisor.agent.helpers import is_fatal
@@ -182,6 +182,7 @@ async def _running(
     pod = context.pod(machine.id, machine.record.pod_uid)
     until = stop.deadline(machine, vmi, pod)
     if vmi is not None:
+        problem = problem or await links.follow(context, machine, vmi, session, state)
         await _show(context, machine, vmi, state, problem)
     if until is not None:
         return await stop.step(context, machine, session, until)

@@ -12,6 +12,7 @@ from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import addresses
 from anyvisor.drivers.qemu.translate.disks import add_live, add_medium, is_virtio
 from anyvisor.drivers.qemu.translate.live import LiveDraft, undo
+from anyvisor.drivers.qemu.translate.nics import nic_device
 from anyvisor.hri.errors import DeadlineExceeded, HriError, NotImplementedByDriver, Refused, finding
 from anyvisor.hri.kit import Descriptors
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest
@@ -224,8 +225,26 @@ async def _open_tray(session: Session, client: QmpClient, drive: str) -> None:
         session.forget(drive)
 
 
+# Network interfaces
+
+
+async def _set_link(session: Session, request: ApplyRequest, _descriptors: Descriptors) -> None:
+    client, nic_id = session.client(), request.set_link.nic_id
+    device = nic_device(nic_id)
+    if device not in await blocks.peripherals(client):
+        raise Refused(
+            f"the machine has no network interface {nic_id[:80]!r}",
+            findings=[finding("DEVICE_UNKNOWN", "there is no such device", want=nic_id[:80])],
+        )
+    try:
+        await client.execute("set_link", {"name": device, "up": request.set_link.up})
+    except QmpRefused as error:
+        raise Refused(f"QEMU refused to change the link: {error.description}") from error
+
+
 _CHANGES: Final[Mapping[str, Change]] = {
     "attach_disk": _attach_disk,
     "detach_disk": _detach_disk,
     "change_media": _change_media,
+    "set_link": _set_link,
 }
