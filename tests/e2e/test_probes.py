@@ -43,7 +43,7 @@ def test_the_guests_answers_decide_what_is_ready_and_what_lives(probed: Instance
         "container": {"image": "agent-linux", "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.img"},
     }
     # The guest may take its time to boot on a busy machine.
-    spec["livenessProbe"] = {"tcpSocket": {"port": 80}, **FAST, "initialDelaySeconds": 60}
+    spec["livenessProbe"] = {"tcpSocket": {"port": 80}, **FAST, "initialDelaySeconds": 30, "failureThreshold": 8}
     spec["readinessProbe"] = {"exec": {"command": ["/bin/sh", "-c", "test -e /run/up"]}, **FAST}
     probed.apply(vm)
     probed.wait_phase("probed")
