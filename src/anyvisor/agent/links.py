@@ -7,6 +7,7 @@ from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.status import Problem
+from anyvisor.agent.translate_devices import nic_id
 from anyvisor.api.meta import Json, list_at
 from anyvisor.hri.errors import HriError
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest
@@ -51,7 +52,7 @@ async def follow(
 
 async def _set(session: DriverSession, machine: Machine, name: str, *, up: bool) -> None:
     change = ApplyRequest()
-    change.set_link.nic_id, change.set_link.up = name, up
+    change.set_link.nic_id, change.set_link.up = nic_id(name), up
     record = machine.record
     operation = await session.client.apply(machine.id, change, generation=record.generation, minor=record.hri_minor)
     await session.finished(operation)
