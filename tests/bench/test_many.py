@@ -1,0 +1,73 @@
+"""Many VMs created at once: time, processor time and writes a VM, what they cost when idle, and forced deletion.
+
+`ANYVISOR_BENCH_VMS` sets how many.
+"""
+
+import json
+import os
+import time
+
+from tests.bench.measure import cpu_seconds, milliseconds, proportional_memory, report, row
+from tests.e2e.conftest import Instance, end, eventually, make_instance, tiny_vm
+
+VMS = int(os.environ.get("ANYVISOR_BENCH_VMS", "50"))
+IDLE_SECONDS = 20
+FORCED = 5
+
+
+def revision(instance: Instance) -> int:
+    """The server's newest resourceVersion: each write raises it by one."""
+    return int(json.loads(instance.kubectl("get", "--raw", "/api/v1/pods?limit=1"))["metadata"]["resourceVersion"])
+
+
+def cpu(instance: Instance) -> float:
+    return cpu_seconds(instance.processes().values())
+
+
+def idle(instance: Instance) -> tuple[float, float]:
+    """Milliseconds of processor time a second, and PSS in MiB, of all our processes."""
+    pids = list(instance.processes().values())
+    before = cpu_seconds(pids)
+    time.sleep(IDLE_SECONDS)
+    return (cpu_seconds(pids) - before) / IDLE_SECONDS * 1000, proportional_memory(pids)
+
+
+def all_run(instance: Instance) -> bool:
+    phases = instance.kubectl("get", "vmi", "-o", "jsonpath={.items[*].status.phase}").split()
+    return phases == ["Running"] * VMS
+
+
+def test_many_at_once() -> None:
+    instance = make_instance()
+    instance.up()
+    eventually(lambda: "node-1" in instance.kubectl("get", "nodes", "-o", "name"), 60)
+    time.sleep(5)
+    idle_empty, memory_empty = idle(instance)
+    listed = {"apiVersion": "v1", "kind": "List", "items": [tiny_vm(f"v{number}") for number in range(VMS)]}
+    text, before, used, begun = json.dumps(listed), revision(instance), cpu(instance), time.perf_counter()
+    instance.kubectl("create", "-f", "-", stdin=text, seconds=600)
+    eventually(lambda: all_run(instance), 600, lambda: instance.kubectl("get", "vmi"))
+    seconds = time.perf_counter() - begun
+    used = cpu(instance) - used
+    time.sleep(5)
+    writes = revision(instance) - before
+    events = len(instance.items("events"))
+    idle_full, memory_full = idle(instance)
+    forced: list[float] = []
+    for number in range(min(FORCED, VMS)):
+        start = time.perf_counter()
+        instance.kubectl("delete", "vmi", f"v{number}", "--grace-period=0", "--force", "--wait=false")
+        forced.append(milliseconds(start))
+    report(
+        f"{VMS} VMs at once",
+        [
+            f"create to all Running {seconds:6.1f} s, {seconds / VMS * 1000:.0f} ms a VM (guests included)",
+            f"CPU of our processes {used / VMS * 1000:6.1f} ms a VM, the test's own questions included",
+            f"writes {writes / VMS:6.1f} a VM, of which {events / VMS:.1f} are events (repeats of one count once)",
+            f"idle {idle_empty:6.1f} ms CPU/s with 0 VMs, {idle_full:.1f} with {VMS}",
+            f"PSS {memory_empty:6.1f} MiB with 0 VMs, {memory_full:.1f} with {VMS}: "
+            f"{(memory_full - memory_empty) / VMS * 1024:.0f} KiB a VM",
+            row("kubectl delete vmi --force, whole command", forced),
+        ],
+    )
+    end(instance)
