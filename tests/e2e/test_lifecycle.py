@@ -62,6 +62,31 @@ def test_a_guest_that_powers_off_succeeds(shared: Instance) -> None:
     shared.kubectl("delete", "vm", "once")
 
 
+def test_an_instance_type_gives_the_size_and_must_be_the_only_one(shared: Instance) -> None:
+    shared.apply(
+        {
+            "apiVersion": "instancetype.kubevirt.io/v1beta1",
+            "kind": "VirtualMachineClusterInstancetype",
+            "metadata": {"name": "tiny"},
+            "spec": {"cpu": {"guest": 1}, "memory": {"guest": "64Mi"}},
+        }
+    )
+    vm = tiny_vm("sized")
+    vm["spec"]["instancetype"] = {"name": "tiny"}
+    refused = shared.kubectl("create", "-f", "-", stdin=json.dumps(vm), check=False)
+    assert "spec.template.spec.domain.memory.guest conflicts with selected instance type" in refused
+    del vm["spec"]["template"]["spec"]["domain"]["memory"]
+    shared.apply(vm)
+    vmi = shared.wait_phase("sized")
+    assert vmi["spec"]["domain"]["memory"]["guest"] == "64Mi"
+    assert shared.counter("sized") > 0
+    status = (shared.get("vm", "sized") or {})["status"]
+    assert status["instancetypeRef"]["controllerRevisionRef"]["name"].startswith("sized-tiny-v1beta1-")
+    assert "RestartRequired" not in str(status["conditions"])
+    shared.kubectl("delete", "vm", "sized")
+    shared.kubectl("delete", "vmclusterinstancetype", "tiny")
+
+
 def test_a_node_that_is_deleted_comes_back_and_its_guests_do_not_notice(shared: Instance) -> None:
     shared.apply(tiny_vm("stays"))
     shared.wait_phase("stays")

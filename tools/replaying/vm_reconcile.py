@@ -6,6 +6,7 @@ from typing import Any
 import jsonpatch
 from replaying import worlds
 
+from anyvisor.api import instancetypes
 from anyvisor.api.meta import Json, controller_of, uid
 from anyvisor.controller.outcome import Change, Outcome
 from anyvisor.controller.settings import Settings
@@ -37,8 +38,20 @@ def world_of(case: Json) -> VmWorld | None:
         revisions=worlds.by_name(worlds.of_kind(case, "ControllerRevision")),
         data_volumes=worlds.by_name(worlds.of_kind(case, "DataVolume")),
         claims=worlds.by_name(worlds.of_kind(case, "PersistentVolumeClaim")),
+        types=_types(case, vm),
         settings=Settings(case["in"].get("config") or {}),
     )
+
+
+def _types(case: Json, vm: Json) -> dict[str, Json]:
+    """The instance type and the preference of the world that the VM refers to."""
+    found: dict[str, Json] = {}
+    for field in instancetypes.KINDS:
+        wanted = instancetypes.referred(vm["spec"], field)
+        known = worlds.by_name(worlds.of_kind(case, wanted[0])) if wanted is not None else {}
+        if wanted is not None and wanted[1] in known:
+            found[field] = known[wanted[1]]
+    return found
 
 
 def _compare(want: Json, outcome: Outcome, vm: Json, vmi: Json | None) -> list[str]:

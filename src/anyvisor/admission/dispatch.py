@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from anyvisor.admission import eviction, kubevirt, migration, preset, replicaset, vm, vmi
+from anyvisor.admission import eviction, kubevirt, migration, preset, replicaset, types, vm, vmi
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.result import CREATE, AdmissionRequest, AdmissionResult, User
 from anyvisor.admission.values import Obj
@@ -16,6 +16,10 @@ ADMITTERS: dict[str, Admit] = {
     "VirtualMachineInstanceMigration": migration.admit,
     "VirtualMachineInstanceReplicaSet": replicaset.admit,
     "VirtualMachineInstancePreset": preset.admit,
+    "VirtualMachineInstancetype": types.admit_instancetype,
+    "VirtualMachineClusterInstancetype": types.admit_instancetype,
+    "VirtualMachinePreference": types.admit_preference,
+    "VirtualMachineClusterPreference": types.admit_preference,
     "KubeVirt": kubevirt.admit,
     "Eviction": eviction.admit,
 }

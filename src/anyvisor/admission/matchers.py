@@ -3,6 +3,7 @@
 from anyvisor.admission.defaults.filler import Filler
 from anyvisor.admission.result import NOT_FOUND, AdmissionRequest, Causes
 from anyvisor.admission.values import Obj, items, mapping, shown, text
+from anyvisor.api import instancetypes
 
 _KINDS = ("instancetype", "preference")
 _POLICIES = ("Reject", "Ignore")
@@ -55,6 +56,34 @@ def _check_form(at: str, matcher: Obj, out: Causes) -> None:
     if policy is not None and policy not in _POLICIES:
         where = f"{at}.inferFromVolumeFailurePolicy"
         out.invalid(where, f"{where} is {shown(policy)}; use {' or '.join(_POLICIES)}")
+
+
+def expand(vm: Obj, request: AdmissionRequest, template: Obj, out: Causes) -> bool:
+    """Apply what the VM refers to, as far as it exists, to a copy of its template that is to be judged.
+
+    False where something of it does not exist (yet): the VM is stored, and says so when it is to start.
+    """
+    spec, found, complete = mapping(vm.get("spec")), dict[str, Obj](), True
+    namespace = text(mapping(vm.get("metadata")).get("namespace")) or request.namespace
+    for field in instancetypes.KINDS:
+        wanted = instancetypes.referred(spec, field)
+        if wanted is None:
+            continue
+        kind, name = wanted
+        one = request.related.get(kind, "" if "Cluster" in kind else namespace, name)
+        if one is None:
+            complete = False
+        else:
+            found[field] = mapping(one.get("spec"))
+    if not found:
+        return complete
+    for path in instancetypes.apply(found.get("instancetype"), found.get("preference"), template):
+        at = f"spec.template.{path}"
+        out.invalid(at, f"VM field(s) {at} conflicts with selected instance type; leave it to one of them")
+    shortage = instancetypes.shortage(found.get("preference") or {}, template)
+    if shortage and not out:
+        out.invalid("spec.preference", f"spec.preference: {shortage}; take a larger instance type")
+    return complete
 
 
 def infer(vm: Obj, request: AdmissionRequest, filler: Filler) -> str:

@@ -44,8 +44,6 @@ SPEC_ROWS: tuple[Row, ...] = (
     Row("domain.devices.filesystems", "shared filesystems are not served yet; use a disk"),
 )
 VM_ROWS: tuple[Row, ...] = (
-    Row("spec.instancetype", "instance types are not served yet; write CPUs and memory into the template"),
-    Row("spec.preference", "preferences are not served yet; write the devices into the template"),
     Row("spec.dataVolumeTemplates", "data volumes are not served yet; use a containerDisk or an emptyDisk"),
     Row("spec.updateVolumesStrategy", "volume migration is not served yet; remove it", "Migration"),
     Row("spec.runStrategy", "receiving a migration is not served yet; use another run strategy", "WaitAsReceiver"),

@@ -8,26 +8,11 @@ also how the API treats an absent field.
 import marshal
 from typing import Any, cast
 
-Obj = dict[str, Any]
+from anyvisor.api.values import WIDEST, Obj, integer, items, mapping, text
 
-_WIDEST = 2**64
+__all__ = ["Obj", "clone", "enabled", "integer", "items", "mapping", "shown", "strings", "text", "texts"]
+
 _SHOWN = 256
-
-
-def mapping(value: Any) -> Obj:
-    """The value if it is a JSON object, else a new empty one."""
-    return cast(Obj, value) if type(value) is dict else {}
-
-
-def items(value: Any) -> list[Obj]:
-    """The value as a list of objects; members of another kind read as empty objects, so that indexes hold."""
-    if type(value) is not list:
-        return []
-    members = cast(list[Any], value)
-    for member in members:
-        if type(member) is not dict:
-            return [mapping(m) for m in members]
-    return cast(list[Obj], members)
 
 
 def strings(value: Any) -> list[str]:
@@ -37,19 +22,9 @@ def strings(value: Any) -> list[str]:
     return [text(member) for member in cast(list[Any], value)]
 
 
-def text(value: Any) -> str:
-    """The value if it is a string, else the empty string."""
-    return value if type(value) is str else ""
-
-
 def texts(value: Any) -> dict[str, str]:
     """The members of an object as strings, as labels are."""
     return {key: text(member) for key, member in mapping(value).items()}
-
-
-def integer(value: Any) -> int:
-    """The value if it is an integer (a boolean is none), else 0; beyond 64 bits, the end of that range."""
-    return min(max(value, -_WIDEST), _WIDEST) if type(value) is int else 0
 
 
 def shown(value: Any) -> str:
@@ -61,7 +36,7 @@ def shown(value: Any) -> str:
     if type(value) in (bool, float):
         return str(value).lower()
     if type(value) is int:
-        return str(value) if abs(value) <= _WIDEST else "a number beyond all bounds"
+        return str(value) if abs(value) <= WIDEST else "a number beyond all bounds"
     return "a list" if type(value) is list else "an object"
 
 

@@ -139,10 +139,13 @@ def _fill(vm: Obj, request: AdmissionRequest, config: ClusterConfig, filler: Fil
 def _check(vm: Obj, request: AdmissionRequest, config: ClusterConfig) -> AdmissionResult | None:
     """The rules, in stages: a stage is reached when the one before it has found nothing."""
     checked: Obj = clone(mapping(mapping(vm.get("spec")).get("template")))
-    spec = child(checked, "spec")
+    spec, out = child(checked, "spec"), Causes()
+    matchers.expand(vm, request, checked, out)
+    if out:
+        return refuse(vm, out)
     if problem := fill_common(spec, _AT, config, Filler()):
         return refuse_with(vm, problem)
-    view, out = Spec.of(spec, _AT), Causes()
+    view = Spec.of(spec, _AT)
     if request.operation == CREATE:
         spec_rules.discontinued_gates(view, config, out)
         if not out:

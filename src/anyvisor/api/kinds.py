@@ -246,6 +246,7 @@ SISTERS: Final = (
         plural="virtualmachineinstancetypes",
         short=("vminstancetype", "vminstancetypes", "vmf", "vmfs"),
         status=False,
+        served=True,
     ),
     Kind(
         model=instancetype.VirtualMachineClusterInstancetype,
@@ -256,6 +257,7 @@ SISTERS: Final = (
         namespaced=False,
         categories=(),
         status=False,
+        served=True,
     ),
     Kind(
         model=preference.VirtualMachinePreference,
@@ -264,6 +266,7 @@ SISTERS: Final = (
         plural="virtualmachinepreferences",
         short=("vmpref", "vmprefs", "vmp", "vmps"),
         status=False,
+        served=True,
     ),
     Kind(
         model=preference.VirtualMachineClusterPreference,
@@ -274,6 +277,7 @@ SISTERS: Final = (
         namespaced=False,
         categories=(),
         status=False,
+        served=True,
     ),
     Kind(
         model=policy.MigrationPolicy,

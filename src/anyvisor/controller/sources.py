@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anyvisor.api.meta import Json
+from anyvisor.api import instancetypes
+from anyvisor.api.meta import Json, namespace, object_at
 from anyvisor.controller import words
 from anyvisor.controller.installation import configuration_of
 from anyvisor.controller.settings import Settings
@@ -19,9 +20,12 @@ from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.owners import controller_of, controller_uid
 from anyvisor.kube.resources import (
     CLASSES,
+    CLUSTER_INSTANCETYPES,
+    CLUSTER_PREFERENCES,
     CONTROLLER_REVISIONS,
     DRIVERS,
     HYPERVISOR_NODES,
+    INSTANCETYPES,
     KUBEVIRTS,
     LEASES,
     MIGRATIONS,
@@ -29,6 +33,7 @@ from anyvisor.kube.resources import (
     NETWORK_ATTACHMENTS,
     NODES,
     PODS,
+    PREFERENCES,
     PVCS,
     STORAGE_CLASSES,
     VMIS,
@@ -170,6 +175,10 @@ class Sources:
     storage_profiles: Informer | None
     importers: Informer | None
     importer_configs: Informer | None
+    instancetypes: Informer | None
+    cluster_instancetypes: Informer | None
+    preferences: Informer | None
+    cluster_preferences: Informer | None
 
     def all(self) -> Sequence[Informer]:
         """Every cache that there is."""
@@ -198,6 +207,27 @@ def _plain(found: CachedObject) -> Json:
     result = found.json()
     result["metadata"].pop("managedFields", None)
     return result
+
+
+def types(sources: Sources, vm: Json) -> dict[str, Json]:
+    """The instance type and the preference that a VM refers to, as far as they exist, by its fields."""
+    caches = {
+        "VirtualMachineInstancetype": sources.instancetypes,
+        "VirtualMachineClusterInstancetype": sources.cluster_instancetypes,
+        "VirtualMachinePreference": sources.preferences,
+        "VirtualMachineClusterPreference": sources.cluster_preferences,
+    }
+    found: dict[str, Json] = {}
+    for field in instancetypes.KINDS:
+        wanted = instancetypes.referred(object_at(vm, "spec"), field)
+        if wanted is None:
+            continue
+        kind, name = wanted
+        space = "" if "Cluster" in kind else namespace(vm)
+        one = get(caches[kind], space, name)
+        if one is not None:
+            found[field] = one
+    return found
 
 
 def configuration(sources: Sources) -> Settings:
@@ -249,6 +279,10 @@ async def open_sources(client: Client) -> AsyncGenerator[Sources]:
             storage_profiles=await optional(STORAGE_PROFILES),
             importers=await optional(IMPORTERS),
             importer_configs=await optional(IMPORTER_CONFIGS),
+            instancetypes=await optional(INSTANCETYPES),
+            cluster_instancetypes=await optional(CLUSTER_INSTANCETYPES),
+            preferences=await optional(PREFERENCES),
+            cluster_preferences=await optional(CLUSTER_PREFERENCES),
         )
         for informer in sources.all():
             await informer.synced.wait()

@@ -10,7 +10,7 @@ from anyvisor.api.meta import Json, condition_is, list_at, name, namespace, text
 from anyvisor.controller import words
 from anyvisor.controller.outcome import Change, Write
 from anyvisor.controller.settling import changes_of, creates, held_back, settle
-from anyvisor.controller.sources import OWNER, Sources, configuration, get, index, key_of, owner_key
+from anyvisor.controller.sources import OWNER, Sources, configuration, get, index, key_of, owner_key, types
 from anyvisor.controller.vm.data_volumes import claim_name
 from anyvisor.controller.vm.reconcile import reconcile_vm, with_failure
 from anyvisor.controller.vm.world import VmWorld, template_spec
@@ -46,7 +46,9 @@ class VmController:
         sources.claims.on_change(self._claim_changed)
         if sources.data_volumes is not None:
             sources.data_volumes.on_change(self._claim_changed)
-        for informer in (sources.classes, sources.drivers, sources.configurations):
+        offers = (sources.classes, sources.drivers, sources.configurations)
+        sizes = (sources.instancetypes, sources.cluster_instancetypes, sources.preferences, sources.cluster_preferences)
+        for informer in (*offers, *(one for one in sizes if one is not None)):
             informer.on_change(self._offer_changed)
         await self._queue.run(self._reconcile, WORKERS)
 
@@ -117,6 +119,7 @@ class VmController:
             revisions={name(one): one for one in revisions},
             data_volumes={key: one for key, one in volumes.items() if one is not None},
             claims={key: one for key, one in claims.items() if one is not None},
+            types=types(sources, vm),
             settings=configuration(sources),
         )
 

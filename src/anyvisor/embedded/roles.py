@@ -8,6 +8,7 @@ Json = dict[str, Any]
 _OWN = "anyvisor.io"
 _VIRT = "kubevirt.io"
 _SUB = "subresources.kubevirt.io"
+_TYPES = "instancetype.kubevirt.io"
 
 _READ_MACHINE = "guestosinfo,filesystemlist,userlist,objectgraph"
 _ACT_ON_MACHINE = "pause,unpause,freeze,unfreeze,reset,softreboot,addvolume,removevolume,evacuate/cancel"
@@ -17,7 +18,7 @@ _ACT_ON_VM = "start,stop,restart,addvolume,removevolume,memorydump,removememoryd
 def roles() -> list[Json]:
     """ClusterRoles and bindings, made where they are missing; aggregated to Kubernetes' `admin`, `edit` and `view`."""
     view = [
-        rule(_VIRT, "*", READ),
+        rule(f"{_VIRT},{_TYPES}", "*", READ),
         rule(_SUB, ",".join(f"virtualmachineinstances/{name}" for name in _READ_MACHINE.split(",")), "get"),
         rule(_SUB, "virtualmachines/expand-spec,virtualmachines/objectgraph", "get"),
         rule(_SUB, "expand-vm-spec", "update"),
@@ -25,6 +26,7 @@ def roles() -> list[Json]:
     edit = [
         *view,
         rule(_VIRT, "virtualmachines,virtualmachineinstances,virtualmachineinstancereplicasets", WRITE),
+        rule(_TYPES, "virtualmachineinstancetypes,virtualmachinepreferences", WRITE),
         rule(
             _SUB, "virtualmachineinstances/console,virtualmachineinstances/vnc,virtualmachineinstances/usbredir", "get"
         ),
@@ -52,5 +54,10 @@ def roles() -> list[Json]:
         *made,
         cluster_role("kubevirt.io:migrate", migrate),
         cluster_role("kubevirt.io:default", default),
+        cluster_role(
+            f"{_TYPES}:view",
+            [rule(_TYPES, "virtualmachineclusterinstancetypes,virtualmachineclusterpreferences", READ)],
+        ),
+        cluster_binding(f"{_TYPES}:view", f"{_TYPES}:view", groups=["system:authenticated"]),
         cluster_binding("kubevirt.io:default", "kubevirt.io:default", groups=["system:authenticated"]),
     ]

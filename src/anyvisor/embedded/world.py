@@ -21,8 +21,12 @@ _STORES = {
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "Pod": "pods",
     "VirtualMachine": "kubevirt.io/virtualmachines",
+    "VirtualMachineClusterInstancetype": "instancetype.kubevirt.io/virtualmachineclusterinstancetypes",
+    "VirtualMachineClusterPreference": "instancetype.kubevirt.io/virtualmachineclusterpreferences",
     "VirtualMachineInstance": "kubevirt.io/virtualmachineinstances",
     "VirtualMachineInstanceMigration": "kubevirt.io/virtualmachineinstancemigrations",
+    "VirtualMachineInstancetype": "instancetype.kubevirt.io/virtualmachineinstancetypes",
+    "VirtualMachinePreference": "instancetype.kubevirt.io/virtualmachinepreferences",
 }
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "s390x": "s390x"}
 

@@ -8,9 +8,9 @@ import msgspec
 from anyvisor.admission.defaults.filler import Filler
 from anyvisor.admission.defaults.spec import fill_common
 from anyvisor.admission.values import clone, mapping, text
+from anyvisor.api import instancetypes
 from anyvisor.api.kubevirt.vm import VirtualMachine
 from anyvisor.api.meta import Json, StatusCause, object_at, text_at
-from anyvisor.gateway import instancetype
 from anyvisor.gateway.answers import Decision, Refused, bad_request, entity, internal
 from anyvisor.gateway.call import Call, options
 from anyvisor.gateway.world import Need, World
@@ -70,7 +70,7 @@ def _expand(call: Call, world: World, vm: Json, refuse: Callable[[str], Refused]
     wishes = _referred(call, world, vm, "preference", refuse)
     if size is None and wishes is None:
         return entity(result)
-    conflicts = instancetype.apply(size, wishes, template)
+    conflicts = instancetypes.apply(size, wishes, template)
     if conflicts:
         fields = ", ".join(f"spec.template.{path}" for path in conflicts)
         raise refuse(f"cannot expand instancetype to VM: {fields} conflicts with selected instance type")

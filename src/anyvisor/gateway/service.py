@@ -53,11 +53,15 @@ from anyvisor.kube.client import Client, PatchType
 from anyvisor.kube.informer import Informer
 from anyvisor.kube.resources import (
     CLASSES,
+    CLUSTER_INSTANCETYPES,
+    CLUSTER_PREFERENCES,
     DRIVERS,
     HYPERVISOR_NODES,
+    INSTANCETYPES,
     KUBEVIRTS,
     NODES,
     PODS,
+    PREFERENCES,
     PVCS,
     VMIS,
     VMS,
@@ -69,19 +73,10 @@ from anyvisor.planning.facts import node_facts
 log = logging.getLogger(__name__)
 
 
-def _instancetype(plural: str, kind: str, *, namespaced: bool) -> Resource:
-    return Resource("instancetype.kubevirt.io", "v1beta1", plural, namespaced, kind)
-
-
 START_TIMEOUT: Final = 10.0
 """Seconds that a call waits for the gateway's own caches after a start."""
 
-_INSTANCETYPES: Final = (
-    _instancetype("virtualmachineinstancetypes", "VirtualMachineInstancetype", namespaced=True),
-    _instancetype("virtualmachineclusterinstancetypes", "VirtualMachineClusterInstancetype", namespaced=False),
-    _instancetype("virtualmachinepreferences", "VirtualMachinePreference", namespaced=True),
-    _instancetype("virtualmachineclusterpreferences", "VirtualMachineClusterPreference", namespaced=False),
-)
+_INSTANCETYPES: Final = (INSTANCETYPES, CLUSTER_INSTANCETYPES, PREFERENCES, CLUSTER_PREFERENCES)
 _NEEDED: Final[Mapping[str, Resource]] = {each.plural: each for each in (NODES, PODS, PVCS, *_INSTANCETYPES)}
 _KINDS: Final = {VMS.plural: VM, VMIS.plural: VMI}
 _TEST_FAILED: Final = "the server rejected our request due to an error in our request"

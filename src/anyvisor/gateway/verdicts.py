@@ -6,8 +6,9 @@ from typing import Protocol
 
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.dispatch import admit
-from anyvisor.admission.result import AdmissionRequest, AdmissionResult, Cause, Default, Related, User
-from anyvisor.admission.values import Obj
+from anyvisor.admission.matchers import expand
+from anyvisor.admission.result import AdmissionRequest, AdmissionResult, Cause, Causes, Default, Related, User
+from anyvisor.admission.values import Obj, clone
 from anyvisor.api.meta import object_at, text_at
 from anyvisor.planning.classes import ClassError, candidates, choose
 from anyvisor.planning.facts import node_facts
@@ -50,7 +51,10 @@ def judge(world: World, request: AdmissionRequest, answer: AdmissionResult) -> V
     except ClassError as error:
         return Verdict(obj, [Cause("FieldValueNotFound", f"{prefix}.hypervisor", str(error))])
     if request.kind == "VirtualMachine":
-        spec, defaults = _as_machine(request, spec, world.config())
+        expanded = _expanded(world, request, obj)
+        if expanded is None:
+            return Verdict(obj)
+        spec, defaults = _as_machine(request, expanded, world.config())
     else:
         defaults = answer.defaults
     sources = {default.path: default.source for default in defaults}
@@ -62,6 +66,13 @@ def judge(world: World, request: AdmissionRequest, answer: AdmissionResult) -> V
     if request.kind == "VirtualMachineInstance" and plan.substitutions:
         obj = {**obj, "spec": effective(spec, plan)}
     return Verdict(obj, warnings=warnings)
+
+
+def _expanded(world: World, request: AdmissionRequest, vm: Obj) -> Obj | None:
+    """The spec of the VM's template, with instance type and preference; None while one of them does not exist."""
+    template = clone(object_at(vm, "spec", "template"))
+    complete = expand(vm, replace(request, related=world), template, Causes())
+    return object_at(template, "spec") if complete else None
 
 
 def _is_new(request: AdmissionRequest, obj: Obj, at: Sequence[str]) -> bool:

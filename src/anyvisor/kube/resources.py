@@ -49,6 +49,10 @@ def _kubevirt(plural: str, kind: str) -> Resource:
     return Resource("kubevirt.io", "v1", plural, namespaced=True, kind=kind)
 
 
+def _instancetype(plural: str, kind: str, *, namespaced: bool) -> Resource:
+    return Resource("instancetype.kubevirt.io", "v1beta1", plural, namespaced, kind)
+
+
 def _anyvisor(plural: str, kind: str) -> Resource:
     return Resource("anyvisor.io", "v1alpha1", plural, namespaced=False, kind=kind)
 
@@ -93,6 +97,15 @@ MIGRATIONS = _kubevirt("virtualmachineinstancemigrations", "VirtualMachineInstan
 REPLICA_SETS = _kubevirt("virtualmachineinstancereplicasets", "VirtualMachineInstanceReplicaSet")
 PRESETS = _kubevirt("virtualmachineinstancepresets", "VirtualMachineInstancePreset")
 KUBEVIRTS = _kubevirt("kubevirts", "KubeVirt")
+
+INSTANCETYPES = _instancetype("virtualmachineinstancetypes", "VirtualMachineInstancetype", namespaced=True)
+CLUSTER_INSTANCETYPES = _instancetype(
+    "virtualmachineclusterinstancetypes", "VirtualMachineClusterInstancetype", namespaced=False
+)
+PREFERENCES = _instancetype("virtualmachinepreferences", "VirtualMachinePreference", namespaced=True)
+CLUSTER_PREFERENCES = _instancetype(
+    "virtualmachineclusterpreferences", "VirtualMachineClusterPreference", namespaced=False
+)
 
 DRIVERS = _anyvisor("hypervisordrivers", "HypervisorDriver")
 CLASSES = _anyvisor("hypervisorclasses", "HypervisorClass")

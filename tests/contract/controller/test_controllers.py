@@ -8,7 +8,18 @@ import pytest
 
 from anyvisor.controller import nodes
 from anyvisor.kube.client import Propagation
-from anyvisor.kube.resources import CLASSES, KUBEVIRTS, LEASES, NODES, PODS, VMIS, VMS
+from anyvisor.kube.resources import (
+    CLASSES,
+    CLUSTER_INSTANCETYPES,
+    CONTROLLER_REVISIONS,
+    KUBEVIRTS,
+    LEASES,
+    NODES,
+    PODS,
+    PREFERENCES,
+    VMIS,
+    VMS,
+)
 from tests.contract.controller.lab import NODE, Json, Lab, phase, vm
 
 
@@ -294,3 +305,41 @@ async def test_an_orphaned_instance_runs_on_and_is_adopted_by_the_next_vm_of_its
         assert adopted["metadata"]["uid"] == orphan["metadata"]["uid"]
         assert [one["uid"] for one in adopted["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
         assert (await lab.client.list(PODS, "default"))["items"][0]["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+async def test_an_instance_type_and_a_preference_hold_as_they_were_when_first_used(lab: Lab) -> None:
+    await lab.node()
+    size: Json = {"metadata": {"name": "small"}, "spec": {"cpu": {"guest": 2}, "memory": {"guest": "256Mi"}}}
+    wishes_kind = "VirtualMachinePreference"
+    wishes: Json = {"metadata": {"name": "own"}, "spec": {"cpu": {"preferredCPUTopology": "cores"}}}
+    wanted = vm("sized")
+    wanted["spec"] |= {"instancetype": {"name": "small"}, "preference": {"name": "own", "kind": wishes_kind}}
+    del wanted["spec"]["template"]["spec"]["domain"]["memory"]
+    async with lab.controllers():
+        await lab.client.create(VMS, wanted)
+        event = await lab.told("sized", "FailedFindInstancetype")
+        assert "'small', which does not exist" in event["message"]
+        await lab.client.create(PREFERENCES, wishes, "default")
+        made = await lab.client.create(CLUSTER_INSTANCETYPES, size)
+        vmi = await lab.see(VMIS, "sized", lambda obj: "spec" in obj)
+        domain = vmi["spec"]["domain"]
+        assert (domain["cpu"]["cores"], domain["cpu"]["sockets"], domain["memory"]["guest"]) == (2, 1, "256Mi")
+        assert vmi["metadata"]["annotations"]["kubevirt.io/cluster-instancetype-name"] == "small"
+        assert vmi["metadata"]["annotations"]["kubevirt.io/preference-name"] == "own"
+        stored = await lab.see(VMS, "sized", lambda obj: "instancetypeRef" in obj.get("status", {}))
+        kept = f"sized-small-v1beta1-{made['metadata']['uid']}-1"
+        assert stored["status"]["instancetypeRef"] == {"name": "small", "controllerRevisionRef": {"name": kept}}
+        assert "cpu" not in stored["spec"]["template"]["spec"]["domain"]
+        revision = await lab.client.get(CONTROLLER_REVISIONS, kept, "default")
+        assert revision["data"]["spec"]["memory"] == {"guest": "256Mi"}
+
+        pod = await lab.started("sized")
+        await lab.client.delete(CLUSTER_INSTANCETYPES, "small")
+        await lab.client.delete(VMIS, "sized", "default")
+        await lab.play_end("sized", pod)
+        again = await lab.see(
+            VMIS,
+            "sized",
+            lambda obj: "spec" in obj and obj["metadata"]["uid"] != vmi["metadata"]["uid"],
+        )
+        assert again["spec"]["domain"]["memory"]["guest"] == "256Mi"

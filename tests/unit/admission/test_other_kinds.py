@@ -435,7 +435,7 @@ def test_kinds_that_are_not_served(kind: str) -> None:
 
 
 def test_an_update_is_not_blamed_for_what_was_there() -> None:
-    old = vm(put("spec.instancetype", {"name": "a"}))
+    old = vm(put("spec.updateVolumesStrategy", "Migration"))
     assert unserved.check("VirtualMachine", old, old) == []
     assert len(unserved.check("VirtualMachine", old, vm())) == 1
 

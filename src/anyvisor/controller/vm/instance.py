@@ -7,9 +7,9 @@ from anyvisor.api.meta import Json, generation, is_deleting, list_at, name, name
 from anyvisor.controller import words
 from anyvisor.controller.conditions import has, remove
 from anyvisor.controller.duplicate import duplicate
-from anyvisor.controller.outcome import Create, Delete, EventType, Problem, normal
+from anyvisor.controller.outcome import Create, Delete, Problem, normal
 from anyvisor.controller.settings import Settings
-from anyvisor.controller.vm import data_volumes, requests, revisions
+from anyvisor.controller.vm import data_volumes, requests, revisions, types
 from anyvisor.controller.vm.world import VmPass, template_spec
 from anyvisor.kube.resources import VMIS
 
@@ -30,7 +30,7 @@ def start(run: VmPass) -> None:
         return
     clear_restart_required(run.vm)
     try:
-        vmi = build(run.vm, run.world.settings)
+        vmi = build(run.effective, run.world.settings)
     except NotStartableError as cause:
         run.draft.problem = Problem(words.FAILED_CREATE, str(cause), retry=False)
         return
@@ -71,6 +71,7 @@ def build(vm: Json, settings: Settings) -> Json:
     _add_input(spec)
     _add_network(spec, settings)
     annotations = {**object_at(template, "metadata", "annotations"), words.VM_GENERATION: str(generation(vm))}
+    annotations |= types.annotations(vm)
     if text_at(vm, "spec", "runStrategy") == "WaitAsReceiver":
         annotations[words.CREATE_MIGRATION_TARGET] = "true"
     metadata: Json = {
@@ -121,17 +122,3 @@ def _add_network(spec: Json, settings: Settings) -> None:
         )
     devices["interfaces"] = [{"name": "default", kind: {}}]
     spec["networks"] = [{"name": "default", "pod": {}}]
-
-
-def refuse_unserved(run: VmPass) -> bool:
-    """Say on the object what the VM asks for and this version does not serve; True when it did."""
-    for field in ("instancetype", "preference"):
-        if object_at(run.vm, "spec").get(field):
-            message = (
-                f"spec.{field} is not served yet, so the VM was not started; write its values into "
-                "spec.template.spec and remove the field"
-            )
-            run.draft.problem = Problem(words.FAILED_CREATE, message, retry=False)
-            run.draft.event(EventType.WARNING, words.FAILED_CREATE, message)
-            return True
-    return False

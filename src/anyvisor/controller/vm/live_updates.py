@@ -36,7 +36,7 @@ def _migrating(run: VmPass) -> bool:
 
 
 def _placement(run: VmPass, after: Json) -> None:
-    spec = template_spec(run.vm)
+    spec = template_spec(run.effective)
     changed = [field for field in LIVE_PLACEMENT if not equal(spec.get(field), after["spec"].get(field))]
     if not changed:
         return
@@ -53,7 +53,7 @@ def _placement(run: VmPass, after: Json) -> None:
 
 def _interfaces(run: VmPass, after: Json) -> None:
     """Interfaces that were added are plugged, those marked absent unplugged, link states followed."""
-    spec = template_spec(run.vm)
+    spec = template_spec(run.effective)
     networks = by_name(list_at(spec, "networks"))
     devices = after["spec"].setdefault("domain", {}).setdefault("devices", {})
     present = by_name(list_at(devices, "interfaces"))
@@ -88,7 +88,7 @@ def _volumes(run: VmPass, after: Json) -> None:
         return
     if text_at(run.vm, "spec", "updateVolumesStrategy") == "Migration":
         return
-    spec = template_spec(run.vm)
+    spec = template_spec(run.effective)
     wanted = {name: one for name, one in by_name(list_at(spec, "volumes")).items() if hotpluggable(one)}
     present = by_name(list_at(after["spec"], "volumes"))
     disks = by_name(list_at(spec, "domain", "devices", "disks"))
@@ -104,7 +104,7 @@ def _volumes(run: VmPass, after: Json) -> None:
 
 
 def _sockets(run: VmPass, after: Json) -> None:
-    wanted = object_at(template_spec(run.vm), "domain", "cpu")
+    wanted = object_at(template_spec(run.effective), "domain", "cpu")
     present = object_at(after, "spec", "domain", "cpu")
     sockets, running = wanted.get("sockets") or 0, present.get("sockets") or 0
     if not wanted or not present or sockets == running or not run.world.settings.live_update:
@@ -132,7 +132,7 @@ def _inverse(ratio: int) -> Fraction:
 
 
 def _memory(run: VmPass, after: Json) -> None:
-    wanted = object_at(template_spec(run.vm), "domain", "memory").get("guest")
+    wanted = object_at(template_spec(run.effective), "domain", "memory").get("guest")
     present = object_at(after, "spec", "domain", "memory")
     current = object_at(after, "status", "memory")
     if not wanted or not present.get("guest") or not current.get("guestCurrent"):

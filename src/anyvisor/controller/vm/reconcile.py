@@ -16,7 +16,7 @@ from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Change, Outcome, Problem
 from anyvisor.controller.semantic import equal
 from anyvisor.controller.versions import version_seen
-from anyvisor.controller.vm import data_volumes, instance, strategies
+from anyvisor.controller.vm import data_volumes, instance, strategies, types
 from anyvisor.controller.vm.followed import follow_annotations
 from anyvisor.controller.vm.live_updates import apply_live_updates
 from anyvisor.controller.vm.restart_required import sync_restart_required
@@ -84,8 +84,9 @@ def _act(run: VmPass) -> None:
         _delete(run)
         return
     _set_finalizers(run, [*finalizers(run.vm), words.VM_FINALIZER])
+    resolved = types.resolve(run)
     _bump_generation(run)
-    if instance.refuse_unserved(run) or not _data_volumes_allow(run):
+    if not resolved or not _data_volumes_allow(run):
         return
     strategies.apply(run)
     if run.draft.problem is not None:
@@ -122,7 +123,7 @@ def _bump_generation(run: VmPass) -> None:
     if revision is None:
         return
     seen: int | None = None
-    if equal(object_at(revision, "data", "spec", "template"), object_at(run.vm, "spec", "template")):
+    if equal(object_at(revision, "data", "spec", "template"), object_at(run.effective, "spec", "template")):
         seen = generation(run.vm)
     elif words.VM_GENERATION not in annotations(vmi):
         seen = revision_generation(name)

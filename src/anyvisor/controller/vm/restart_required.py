@@ -21,9 +21,10 @@ def sync_restart_required(run: VmPass, started: Json | None) -> bool:
     """Set or clear the condition; returns whether a restart is required."""
     if started is None or run.vmi is None:
         return False
-    now = template_spec(run.vm)
+    wanted = run.effective
+    now = template_spec(wanted)
     then = duplicate(template_spec({"spec": started}))
-    if _volumes_live(then, run.vm):
+    if _volumes_live(then, wanted):
         then["volumes"] = list_at(now, "volumes")
     if _disks_live(then, now):
         _devices(then)["disks"] = list_at(now, "domain", "devices", "disks")

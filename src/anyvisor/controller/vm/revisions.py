@@ -1,6 +1,6 @@
 """ControllerRevisions of a VM: the spec that the running instance was started from.
 
-A later edit is compared with it to tell what needs a restart.
+A later edit is compared with it to tell what needs a restart. Instance type and preference are in its template.
 """
 
 import re
@@ -47,7 +47,7 @@ def record_revision(run: VmPass) -> str:
         if key.startswith(_prefix(run.vm)) and key != wanted:
             run.draft.writes.append(Delete(CONTROLLER_REVISIONS, revision))
     if wanted not in run.world.revisions:
-        run.draft.writes.append(Create(CONTROLLER_REVISIONS, _revision(run.vm)))
+        run.draft.writes.append(Create(CONTROLLER_REVISIONS, _revision(run.effective)))
     return wanted
 
 

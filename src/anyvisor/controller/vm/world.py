@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from anyvisor.api import instancetypes
 from anyvisor.api.meta import Json, list_at, object_at
 from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Draft
@@ -31,6 +32,8 @@ class VmWorld:
     """DataVolumes in the VM's namespace, by name."""
     claims: Mapping[str, Json] = field(default_factory=no_objects)
     """PersistentVolumeClaims in the VM's namespace, by name."""
+    types: Mapping[str, Json] = field(default_factory=no_objects)
+    """The instance type and the preference that the VM refers to, as they are now, by the field that refers to them."""
     settings: Settings = field(default_factory=Settings)
 
 
@@ -46,6 +49,17 @@ class VmPass:
     draft: Draft = field(default_factory=Draft)
     start_expected: bool = False
     stop_expected: bool = False
+    types: dict[str, Json] = field(default_factory=no_objects)
+    """The specs of instance type and preference that hold for the VM, by the field that refers to them."""
+
+    @property
+    def effective(self) -> Json:
+        """The VM as its instances run: with instance type and preference in the template."""
+        if not self.types:
+            return self.vm
+        vm = duplicate(self.vm)
+        instancetypes.apply(self.types.get("instancetype"), self.types.get("preference"), vm["spec"]["template"])
+        return vm
 
     @property
     def settled(self) -> bool:

@@ -8,8 +8,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from anyvisor.admission.values import Obj, integer, items, mapping, text
 from anyvisor.api.quantity import Quantity, QuantityError, parse_quantity
+from anyvisor.api.values import Obj, integer, items, mapping, text
+
+GROUP: Final = "instancetype.kubevirt.io"
+KINDS: Final = {
+    "instancetype": ("VirtualMachineInstancetype", "VirtualMachineClusterInstancetype"),
+    "preference": ("VirtualMachinePreference", "VirtualMachineClusterPreference"),
+}
+"""By the field of a VM that refers to one: the kind in a namespace, and that of the whole cluster."""
 
 TOPOLOGY: Final = ("cores", "sockets", "threads")
 SPREAD_RATIO: Final = 2
@@ -26,6 +33,35 @@ _CPU: Final = {
 _SPEC: Final = ("schedulerName",)
 _DOMAIN: Final = ("ioThreadsPolicy", "ioThreads", "launchSecurity")
 _DEVICES: Final = ("gpus", "hostDevices")
+
+
+def referred(spec: Obj, field: str) -> tuple[str, str] | None:
+    """Kind and name of what a VM's spec refers to; the cluster's kind where it names none."""
+    matcher = mapping(spec.get(field))
+    name = text(matcher.get("name"))
+    if not name:
+        return None
+    namespaced, clusterwide = KINDS[field]
+    named = text(matcher.get("kind")).lower().removesuffix("s")
+    return (namespaced if named == namespaced.lower() else clusterwide, name)
+
+
+def shortage(preference: Obj, template: Obj) -> str:
+    """What a preference requires and the expanded template does not give; empty when it is enough."""
+    required = mapping(preference.get("requirements"))
+    domain = mapping(mapping(template.get("spec")).get("domain"))
+    cpu = mapping(domain.get("cpu"))
+    vcpus = 1
+    for name in TOPOLOGY:
+        vcpus *= integer(cpu.get(name)) or 1
+    wanted = integer(mapping(required.get("cpu")).get("guest"))
+    if wanted > vcpus:
+        return f"insufficient CPU resources of {vcpus} vCPU, preference requires {wanted} vCPU"
+    least = _quantity(mapping(required.get("memory")).get("guest"))
+    given = _quantity(mapping(domain.get("memory")).get("guest"))
+    if least > given:
+        return f"insufficient memory of {given}, preference requires {least}"
+    return ""
 
 
 def apply(instancetype: Obj | None, preference: Obj | None, template: Obj) -> list[str]:
