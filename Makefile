@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PYTEST := $(PY) -m pytest
 TIERS ?= unit contract machine e2e cluster
 
-.PHONY: help venv system demo test lint format bench guests proto crds conform replay kubernetes test-cluster manifest images clean
+.PHONY: help venv system demo test lint format bench kill debian guests proto crds conform replay kubernetes test-cluster manifest images clean
 
 help: ## show this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -54,6 +54,12 @@ format: venv ## format the code
 
 bench: system venv guests ## ratios against peers in the same run
 	@$(PYTEST) tests/bench -s $(ARGS)
+
+kill: system venv guests ## kill -9 at random moments while 20 VMs come and go
+	@ANYVISOR_KILL_VMS=20 ANYVISOR_KILL_ROUNDS=20 $(PYTEST) tests/e2e/test_kill_many.py -s $(ARGS)
+
+debian: system venv ## build a full Debian disk and try a server from its first boot to its shutdown
+	@ANYVISOR_DEBIAN=1 $(PYTEST) tests/e2e/test_debian.py $(ARGS)
 
 guests: venv ## the test and demonstration guests, built into .cache/guests
 	@$(PY) -m guests.build

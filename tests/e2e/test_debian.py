@@ -1,8 +1,10 @@
 """A full Debian server: built, set up by cloud-init, reached by ssh, rebooted by its agent, shut down in peace.
 
-One boot and one reboot of a real distribution; under emulation that takes minutes, so one VM serves all assertions.
+One boot and one reboot of a real distribution; under emulation that takes minutes, so one VM serves all assertions, and
+the test runs where it is asked for: `make debian`.
 """
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,9 @@ from tests.guests import debian_disk
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "linux-server.yaml"
 NAME = "linux-server"
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("ANYVISOR_DEBIAN"), reason="takes many minutes under emulation: run it by `make debian`"
+)
 BOOT_SECONDS = 900
 """Far more than an idle machine needs (60): the guest is emulated, and others may load the machine."""
 
