@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PYTEST := $(PY) -m pytest
 TIERS ?= unit contract machine e2e cluster
 
-.PHONY: help venv system demo test lint format bench kill debian guests proto crds conform replay kubernetes test-cluster manifest images clean
+.PHONY: help venv system demo test lint format bench kill debian guests web proto crds conform replay kubernetes test-cluster manifest images clean
 
 help: ## show this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -26,7 +26,8 @@ system: ## Debian packages that running and testing VMs needs
 demo: system venv guests ## boot a real VM through the API, show its console, kill everything of ours, clean up
 	@$(PY) -m tools.demo
 
-test: system venv guests ## all tests that this machine can run
+test: system venv guests web ## all tests that this machine can run
+	@tools/setup.sh browser
 	@$(PYTEST) $(addprefix tests/,$(TIERS)) $(ARGS)
 
 kubernetes: venv ## the official Kubernetes from its Go modules, into ~/.cache/anyvisor (11 minutes at first)
@@ -60,6 +61,9 @@ kill: system venv guests ## kill -9 at random moments while 20 VMs come and go
 
 debian: system venv ## build a full Debian disk and try a server from its first boot to its shutdown
 	@ANYVISOR_DEBIAN=1 $(PYTEST) tests/e2e/test_debian.py $(ARGS)
+
+web: ## the web console's terminal and viewer, fetched by npm
+	@tools/setup.sh web
 
 guests: venv ## the test and demonstration guests, built into .cache/guests
 	@$(PY) -m guests.build

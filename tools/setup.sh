@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets up what a target needs, says what it does, and may be run again: `setup.sh system`, `setup.sh venv DIR`.
+# Sets up what a target needs, says what it does, and may be run again: `setup.sh system`, `setup.sh venv DIR`,
+# `setup.sh web`, `setup.sh browser`.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -91,8 +92,37 @@ venv() {
   say "ready: $dir/bin/anyvisor"
 }
 
+# The web console's terminal and viewer, as locked, into the folder that is served. Not committed.
+web() {
+  local source=src/anyvisor/web target=src/anyvisor/web/vendor build=.cache/web
+  if ! command -v npm >/dev/null; then
+    say "without the web console's terminal and viewer: npm is not installed (Debian: apt-get install npm)"
+    return
+  fi
+  [ "$target/novnc/core/rfb.js" -nt "$source/package-lock.json" ] && return
+  say "fetching the web console's terminal and viewer"
+  mkdir -p "$build"
+  cp "$source/package.json" "$source/package-lock.json" "$build/"
+  (cd "$build" && npm ci --ignore-scripts --no-audit --no-fund --silent) ||
+    { say "npm could not fetch them; the console goes without"; return; }
+  rm -rf "$target"
+  mkdir -p "$target/novnc"
+  cp "$build/node_modules/@xterm/xterm/lib/xterm.mjs" "$build/node_modules/@xterm/xterm/css/xterm.css" \
+    "$build/node_modules/@xterm/addon-fit/lib/addon-fit.mjs" "$target/"
+  cp -r "$build/node_modules/@novnc/novnc/core" "$build/node_modules/@novnc/novnc/vendor" "$target/novnc/"
+  find "$target" -type f -exec touch {} +
+}
+
+# A browser for the test of the web console; that is skipped without.
+browser() {
+  command -v chromium >/dev/null || ! command -v apt-get >/dev/null || (install_packages chromium) ||
+    say "without a browser: the web console is not tried"
+}
+
 case "${1:-}" in
+  web) web ;;
+  browser) browser ;;
   system) system ;;
   venv) venv "${2:?the environment\'s directory}" ;;
-  *) fail "usage: setup.sh system | venv DIR" ;;
+  *) fail "usage: setup.sh system | venv DIR | web | browser" ;;
 esac

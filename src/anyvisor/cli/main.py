@@ -39,6 +39,7 @@ COMMANDS = {
     "image": "pull, build, import, list and remove images",
     "backup": "write a copy of all objects to a file, while the instance runs",
     "restore": "put a backup in the place of all objects, while the instance does not run",
+    "ui": "open the web console in a browser, logged in",
     "completion": "print the completion script of a shell",
     "kubectl": "run kubectl against this instance",
     "install": "install on a Kubernetes cluster",

@@ -29,6 +29,7 @@ from anyvisor.embedded.scheduler.service import Scheduler
 from anyvisor.embedded.services.controller import EndpointSlices
 from anyvisor.embedded.world import ServerWorld
 from anyvisor.gateway.agents import Agents
+from anyvisor.gateway.pages import Pages
 from anyvisor.gateway.service import Gateway
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.kube.client import Client
@@ -67,6 +68,7 @@ async def _serve(
         pod_log=PodLogs(world, agents).read,
         node_proxy=NodeProxy(world, agents).get,
         exporters=[metrics.text],
+        pages=Pages,
         evict=evictions.ask,
     )
     async with agents, ApiServer(config) as server, asyncio.TaskGroup() as group:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -25,6 +25,21 @@ NodeProxy = Callable[[str, str, str], Awaitable[ApiResponse]]
 
 Exporter = Callable[[], Awaitable[bytes]]
 """More metrics for `/metrics`, in Prometheus' text form."""
+
+
+class Pages(Protocol):
+    """Pages for browsers, beside the API."""
+
+    def token(self, request: web.BaseRequest) -> str:
+        """The bearer token that a browser's request carries otherwise than in its header; empty = none."""
+        ...
+
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request below `PAGES`, which needs no authentication."""
+        ...
+
+
+PAGES = "/ui/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,8 @@ class ServerConfig:
     """Where Services get their cluster IPs from."""
     node_proxy: NodeProxy | None = None
     exporters: Sequence[Exporter] = ()
+    pages: Callable[[Callable[[str], bool]], Pages] | None = None
+    """Makes the pages; gets what tells whether a token is valid."""
     git_version: str = "v1.37.0+anyvisor"
     audit: Callable[[Json], None] | None = None
     """Gets one metadata-level audit event for each request, when given."""

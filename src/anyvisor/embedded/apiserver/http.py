@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from anyvisor.embedded.apiserver.codec import MAX_BODY
+from anyvisor.embedded.apiserver.config import PAGES, Pages
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, ApiResponse, Identity
 from anyvisor.embedded.apiserver.impersonation import SEPARATOR
 from anyvisor.embedded.apiserver.respond import error_response
@@ -71,10 +72,11 @@ class _Server(web.Server):
 class Shell:
     """Serves a handler on sockets."""
 
-    def __init__(self, handle: Handle, upgrade: Upgrade, lookup: TokenLookup) -> None:
+    def __init__(self, handle: Handle, upgrade: Upgrade, lookup: TokenLookup, pages: Pages | None = None) -> None:
         self._handle = handle
         self._upgrade = upgrade
         self._lookup = lookup
+        self._pages = pages
         self._runner: web.ServerRunner | None = None
         self._sites: list[web.SockSite] = []
         self._server: _Server | None = None
@@ -114,11 +116,14 @@ class Shell:
         header = request.headers.get("Authorization", "")
         if header[:7].lower() == "bearer ":
             return self._lookup(header[7:].strip()) or ANONYMOUS
-        return ANONYMOUS
+        token = self._pages.token(request) if self._pages is not None else ""
+        return (self._lookup(token) if token else None) or ANONYMOUS
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._server is not None:
             self._server.heard(request.protocol)
+        if self._pages is not None and request.path.startswith(PAGES):
+            return await self._pages.serve(request)
         identity = self._identity(request)
         if "upgrade" in request.headers.get("Connection", "").lower():
             answer = await self._upgrade(request, identity)  # pyright: ignore[reportArgumentType]

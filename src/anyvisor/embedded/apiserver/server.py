@@ -112,7 +112,8 @@ class ApiServer:
             partial(may_read, self._state),
         )
         self._front = Front(config, self._handler.handle, metrics)
-        self._shell = Shell(self._front.handle, self._upgrade, self.lookup_token)
+        pages = config.pages(lambda token: self.lookup_token(token) is not None) if config.pages is not None else None
+        self._shell = Shell(self._front.handle, self._upgrade, self.lookup_token, pages)
 
     def _plugins(self) -> list[AdmissionPlugin]:
         return [
