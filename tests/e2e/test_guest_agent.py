@@ -12,6 +12,20 @@ from tests.guests import linux_with_agent_archive
 SUBRESOURCES = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/talks"
 
 
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ alice"
+
+
+def secret(name: str) -> dict[str, Any]:
+    return {"secret": {"secretName": name}}
+
+
+def credentials_set(instance: Instance) -> str:
+    """Status and message of the condition that tells of keys and passwords."""
+    conditions: list[dict[str, Any]] = status(instance).get("conditions") or []
+    found = [each for each in conditions if each["type"] == "AccessCredentialsSynchronized"]
+    return f"{found[0]['status']} {found[0].get('message', '')}" if found else ""
+
+
 @pytest.fixture
 def talks(shared: Instance) -> Iterator[str]:
     """A VM whose guest runs an agent."""
@@ -22,6 +36,12 @@ def talks(shared: Instance) -> Iterator[str]:
     container = {"image": "agent", "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.img"}
     domain["firmware"] = {"kernelBoot": {"container": container, "kernelArgs": "console=ttyS0 quiet panic=-1"}}
     domain["devices"]["autoattachGraphicsDevice"] = False
+    vm["spec"]["template"]["spec"]["accessCredentials"] = [
+        {"sshPublicKey": {"source": secret("keys"), "propagationMethod": {"qemuGuestAgent": {"users": ["root"]}}}},
+        {"userPassword": {"source": secret("passwords"), "propagationMethod": {"qemuGuestAgent": {}}}},
+    ]
+    for name, data in (("keys", {"alice": KEY}), ("passwords", {"root": "a password"})):
+        shared.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data})
     shared.apply(vm)
     shared.kubectl("wait", "vmi/talks", "--for=condition=AgentConnected", "--timeout=120s", seconds=150)
     yield "talks"
@@ -47,6 +67,17 @@ def test_a_guest_with_an_agent(shared: Instance, talks: str) -> None:
     for verb in ("freeze", "unfreeze"):
         body = json.dumps({"unfreezeTimeout": "1m0s"}) if verb == "freeze" else "{}"
         shared.kubectl("replace", "--raw", f"{SUBRESOURCES}/{verb}", "-f", "-", stdin=body)
+
+    # The guest has no users at first; once it has, keys and passwords of the Secrets are set.
+    eventually(lambda: credentials_set(shared).startswith("False"), 30, lambda: shared.story(talks))
+    users = (
+        "mkdir -p /root; echo root:x:0:0::/root:/bin/sh >/etc/passwd; echo root:x:0: >/etc/group; touch /etc/shadow\n"
+    )
+    shared.cli("console", talks, "--seconds", "2", stdin=users, check=False)
+    eventually(lambda: credentials_set(shared).startswith("True"), 60, lambda: shared.story(talks))
+    look = "cat /root/.ssh/authorized_keys; cut -c1-9 /etc/passwd /etc/shadow\n"
+    shown = shared.cli("console", talks, "--seconds", "3", stdin=look, check=False)
+    assert KEY in shown
 
     # Whoever follows the node's agent and the drivers finds the guest's agent again.
     shared.kill(*(name for name in shared.processes() if name.startswith(("agent-", "driver-"))))

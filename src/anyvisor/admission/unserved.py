@@ -35,11 +35,6 @@ SPEC_ROWS: tuple[Row, ...] = (
     ),
     Row("networks[].multus.default", "another default network is not served yet; use `pod: {}`", value=True),
     Row("networks[].resourceClaim", "networks by claim are not served yet; use the pod network"),
-    Row(
-        "accessCredentials[].sshPublicKey.propagationMethod.qemuGuestAgent",
-        "keys by the guest agent are not served yet; use noCloud or configDrive",
-    ),
-    Row("accessCredentials[].userPassword", "passwords are not served yet; put one into the cloud-init user data"),
     Row("resourceClaims", "resource claims are not served yet; remove them"),
     Row("domain.devices.filesystems", "shared filesystems are not served yet; use a disk"),
 )

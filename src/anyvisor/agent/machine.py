@@ -15,6 +15,7 @@ from anyvisor.agent import linux, processes
 from anyvisor.agent.display import Viewers
 from anyvisor.agent.endpoints import EndpointError, Endpoints
 from anyvisor.agent.guest.client import GuestAgentClient
+from anyvisor.agent.guest.credentials import Credentials
 from anyvisor.agent.guest.facts import with_guest
 from anyvisor.agent.guest.protocol import GuestAgentSilent
 from anyvisor.agent.guest.watch import Guest
@@ -79,6 +80,7 @@ class Machine:
         self.serial_log: SerialLog | None = None
         self.network: NetworkSet | None = None
         self.hook: StopHook | None = None
+        self.credentials = Credentials(self.guest.client, changed)
         self.hotplug = Hotplug()
         self.use_endpoints()
         self.alive = launcher is not None
@@ -263,6 +265,7 @@ class Machine:
         self.viewers.close(why)
         self.forwards.close(why)
         self.guest.close()
+        self.credentials.close()
         self.hotplug.close()
         if self.hook is not None:
             self.hook.close()

@@ -22,6 +22,7 @@ FINAL: Final = frozenset({SUCCEEDED, FAILED})
 
 MULTUS: Final = "multus-status"
 """Source of what is known of an interface, beside `domain` and `guest-agent`: the pod's networks."""
+CREDENTIALS: Final = "AccessCredentialsSynchronized"
 NODE_LABEL: Final = "kubevirt.io/nodeName"
 
 _ACCELERATORS: Final[dict[int, str]] = {
@@ -84,6 +85,8 @@ class Observation:
     guest: GuestFacts | None = None
     volumes: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What is new of volumes: fields for the entries of `volumeStatus` that there are, by name."""
+    credentials: str | None = None
+    """Why keys and passwords are not set in the guest; empty when they are."""
 
 
 def final_phase(end: hri.MachineState, *, acpi: bool, grace: float) -> str:
@@ -238,6 +241,9 @@ def _wanted(seen: Observation) -> dict[str, Json | None]:
         return wanted
     wanted["Paused"] = _paused(state) if state.phase == hri.PHASE_PAUSED else None
     wanted["AgentConnected"] = _condition("True") if state.guest_agent.connected else None
+    if seen.credentials is not None:
+        status = "False" if seen.credentials else "True"
+        wanted[CREDENTIALS] = _condition(status, message=seen.credentials)
     emulated = state.accelerator == hri.ACCELERATOR_EMULATION
     wanted["SoftwareEmulation"] = (
         _condition("True", "Emulated", "the guest runs without hardware virtualization, many times slower")

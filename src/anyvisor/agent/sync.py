@@ -4,19 +4,24 @@ Whatever happened before, and in whichever order the news came: what counts is t
 the driver's state as they are now.
 """
 
+import asyncio
 import logging
+import os
 import time
+from functools import partial
 from typing import Final
 
 from anyvisor.agent import adopt, finish, hotplug, links, start, status, stop, vmi_status
 from anyvisor.agent.driver import DriverSession
+from anyvisor.agent.guest import credentials
 from anyvisor.agent.handover import HandOverError
 from anyvisor.agent.helpers import is_fatal
 from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.start import StartError
 from anyvisor.agent.status import Observation, Problem
-from anyvisor.api.meta import Json, is_deleting, name, namespace, object_at, text_at, uid
+from anyvisor.agent.volumes import payloads
+from anyvisor.api.meta import Json, condition, is_deleting, name, namespace, object_at, text_at, uid
 from anyvisor.hri.errors import HriError
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_INTERNAL_ERROR,
@@ -234,6 +239,18 @@ async def _connect(context: NodeContext, machine: Machine, session: DriverSessio
     return None
 
 
+async def _credentials(context: NodeContext, machine: Machine, vmi: Json) -> credentials.Wanted:
+    """What the guest's agent is to set, by the Secrets that the launcher pod has now."""
+    carried: dict[str, payloads.Files] = {}
+    for path in credentials.paths(vmi):
+        directory = await context.launchers.mount(machine.record.pod_uid, path)
+        try:
+            carried[path] = await asyncio.to_thread(payloads.read, directory)
+        finally:
+            os.close(directory)
+    return credentials.wanted(vmi, carried)
+
+
 async def _show(
     context: NodeContext,
     machine: Machine,
@@ -243,7 +260,11 @@ async def _show(
 ) -> None:
     """Tell the VMI what is known of its machine."""
     record = machine.record
-    machine.guest.follow(connected=state is not None and state.guest_agent.connected)
+    connected = state is not None and state.guest_agent.connected
+    machine.guest.follow(connected=connected)
+    known = machine.credentials.outcome
+    read = partial(_credentials, context, machine, vmi) if connected and credentials.by_agent(vmi) else None
+    machine.credentials.follow(read)
     begun = state is not None and state.phase not in (PHASE_UNSPECIFIED, PHASE_PREPARED, PHASE_STARTING)
     was = text_at(vmi, "status", "phase")
     phase = status.RUNNING if begun or was == status.RUNNING else ""
@@ -265,9 +286,23 @@ async def _show(
         interfaces=machine.interfaces,
         guest=machine.guest.facts,
         volumes=machine.hotplug.told.copy(),
+        credentials=known,
     )
     shown = await vmi_status.write(context.client, vmi, seen)
     if shown is not None:
         machine.hotplug.written(seen.volumes)
+        _announce_credentials(context, machine, vmi, known)
     if shown is not None and begun and was != status.RUNNING:
         context.event(machine, EventKind.NORMAL, "Started", "the guest is started")
+
+
+def _announce_credentials(context: NodeContext, machine: Machine, vmi: Json, outcome: str | None) -> None:
+    """An event when what the VMI says of its credentials changes."""
+    before = condition(vmi, status.CREDENTIALS)
+    said = None if before is None else "" if before.get("status") == "True" else str(before.get("message", ""))
+    if outcome is None or outcome == said:
+        return
+    if outcome:
+        context.event(machine, EventKind.WARNING, "AccessCredentialsSyncFailed", outcome)
+    else:
+        context.event(machine, EventKind.NORMAL, "AccessCredentialsSyncSuccess", "Access credentials sync successful.")
