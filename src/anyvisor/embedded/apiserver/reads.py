@@ -76,6 +76,7 @@ class Reader:
 
     def page(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> Page:
         """List objects. Raises a 400 or 410 Status."""
+        selectors.read(query.get("labelSelector", ""), query.get("fieldSelector", ""))  # its form is judged first
         version = self._version(query)
         selector = selector_of(resource, query)
         limit = number(query, "limit")

@@ -35,12 +35,17 @@ class Selector:
 EVERYTHING = Selector()
 
 
-def parse(labels: str, fields: str, allowed: Collection[str]) -> Selector:
-    """Read both selectors. Raises a 400 Status for a malformed one, and for a field that is not `allowed`."""
+def read(labels: str, fields: str) -> Selector:
+    """Read both selectors. Raises a 400 Status for a malformed one."""
     try:
-        found = Selector(api.parse_selector(labels), api.parse_field_selector(fields))
+        return Selector(api.parse_selector(labels), api.parse_field_selector(fields))
     except api.SelectorError as error:
         raise bad_request(str(error)) from error
+
+
+def parse(labels: str, fields: str, allowed: Collection[str]) -> Selector:
+    """Read both selectors. Raises a 400 Status for a malformed one, and for a field that is not `allowed`."""
+    found = read(labels, fields)
     for term in found.fields.terms:
         if term.field not in allowed:
             raise bad_request(f'field label not supported: "{term.field}"')
