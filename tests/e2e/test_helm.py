@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Instance
+from tests.e2e.conftest import Instance, eventually
 from tests.e2e.gobuild import BUILD_SECONDS, built
 
 CHART = str(Path(__file__).parent / "chart")
@@ -26,6 +26,7 @@ def program() -> Path:
 
 @pytest.fixture(scope="module")
 def helm(program: Path, shared: Instance) -> Iterator[Helm]:
+    shared.kubectl("apply", "-f", f"{CHART}/crds")
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "HOME": home, "KUBECONFIG": str(shared.data_dir / "kubeconfig")}
 
@@ -106,3 +107,16 @@ def test_a_dry_run_and_a_template_change_nothing(helm: Helm, shared: Instance) -
     assert shared.get("configmap", "dry-settings", "fleet") is None
     refused = helm("install", "dry", CHART, "-n", "fleet", "--set", "machines=-1", check=False)
     assert "machines" in refused.stderr
+
+
+def test_every_namespace_has_what_charts_expect(shared: Instance) -> None:
+    shared.kubectl("create", "namespace", "furnished")
+    for kind, name in (("serviceaccount", "default"), ("configmap", "kube-root-ca.crt")):
+        eventually(lambda kind=kind, name=name: shared.get(kind, name, "furnished") is not None, 10)
+    authority = shared.get("configmap", "kube-root-ca.crt", "furnished")
+    assert authority is not None
+    assert authority["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----")
+    shared.kubectl("delete", "sa", "default", "-n", "furnished")
+    eventually(lambda: shared.get("serviceaccount", "default", "furnished") is not None, 10)
+    assert shared.get("serviceaccount", "default", "default") is not None
+    shared.kubectl("delete", "namespace", "furnished", "--timeout=20s")

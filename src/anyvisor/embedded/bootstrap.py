@@ -35,6 +35,24 @@ def objects() -> list[Json]:
     ]
 
 
+def namespace_objects(authority: str) -> list[Json]:
+    """Objects that every namespace gets, as clients and charts expect; `authority` is the certificate in PEM."""
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "kube-root-ca.crt",
+                "annotations": {
+                    "kubernetes.io/description": "The certificate authority of this API server, to be trusted by pods."
+                },
+            },
+            "data": {"ca.crt": authority},
+        },
+    ]
+
+
 async def install(client: Client, packages: Sequence[DriverPackage]) -> None:
     """Bring the objects of the installed drivers up to date, and offer each by a class of its name."""
     await client.patch(

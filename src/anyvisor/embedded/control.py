@@ -43,12 +43,18 @@ def run(
 ) -> None:
     """Serve until SIGTERM. One `+` is written to `ready` when the API answers."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    authority = (instance.pki_dir / "ca.crt").read_text()
     confine.become(instance.users.control, [instance.control_dir])
-    uvloop.run(_serve(instance, listener, context, packages, ready))
+    uvloop.run(_serve(instance, listener, context, packages, ready, authority))
 
 
 async def _serve(
-    instance: Instance, listener: socket.socket, context: ssl.SSLContext, packages: Sequence[DriverPackage], ready: int
+    instance: Instance,
+    listener: socket.socket,
+    context: ssl.SSLContext,
+    packages: Sequence[DriverPackage],
+    ready: int,
+    authority: str,
 ) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
@@ -59,6 +65,7 @@ async def _serve(
         service_network=IPv4Network(instance.service_network),
         crds=[*crds(), attachments.definition()],
         objects=bootstrap.objects(),
+        namespace_objects=bootstrap.namespace_objects(authority),
         admission=[
             VirtualizationRules(world, "mutating"),
             VirtualizationRules(world, "validating"),

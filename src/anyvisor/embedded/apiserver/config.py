@@ -89,6 +89,8 @@ class ServerConfig:
     """CustomResourceDefinitions that are installed, or brought up to date, at start."""
     objects: Sequence[Json] = ()
     """Objects of any kind that are created at start where they are missing (roles, classes)."""
+    namespace_objects: Sequence[Json] = ()
+    """Objects without a namespace that every namespace gets, and gets back when they are deleted."""
     static_tokens: Mapping[str, Identity] = field(default_factory=dict[str, Identity])
     front_proxy: FrontProxy | None = None
     pod_log: PodLog | None = None

@@ -14,6 +14,7 @@ from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver import crd_rules, crds
 from anyvisor.embedded.apiserver.entries import Entry, Event, Key
 from anyvisor.embedded.apiserver.escalation import aggregated_rules
+from anyvisor.embedded.apiserver.furnishing import Furnishing
 from anyvisor.embedded.apiserver.garbage import GarbageCollector, Where, call_as
 from anyvisor.embedded.apiserver.identity import MASTERS, Identity
 from anyvisor.embedded.apiserver.objectmeta import now_text
@@ -55,10 +56,11 @@ def last_seen(event: Json) -> datetime:
 class Controllers:
     """One task that works through what changes have made due."""
 
-    def __init__(self, state: State, registry: Registry, writer: Writer) -> None:
+    def __init__(self, state: State, registry: Registry, writer: Writer, furnishing: Furnishing) -> None:
         self._state = state
         self._registry = registry
         self._writer = writer
+        self._furnishing = furnishing
         self._garbage = GarbageCollector(state, registry, writer)
         self._graph = self._garbage.graph
         self._due: dict[tuple[str, Where], None] = {}
@@ -73,6 +75,7 @@ class Controllers:
             "crd-status": self._definition_status,
             "role": self._aggregate,
             "quota": self._count_quota,
+            "furnish": furnishing.furnish,
         }
         state.listen(self._changed)
 
@@ -87,6 +90,7 @@ class Controllers:
         for collection in self._state.collections():
             for entry in collection.range(None):
                 self._examine(collection.resource, entry)
+                self._furnish(collection.resource, entry)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -146,6 +150,7 @@ class Controllers:
         if resource == CLUSTER_ROLES:
             self._roles_changed()
         self._quota_due(resource, entry.key[0])
+        self._furnish(resource, entry)
         if event.deleted:
             if entry.uid in self._graph.dependents:
                 self._enqueue("owner-gone", (entry.uid, entry.key))
@@ -154,6 +159,11 @@ class Controllers:
             self._namespace_shrank(entry.key[0])
         else:
             self._examine(resource, entry)
+
+    def _furnish(self, resource: str, entry: Entry) -> None:
+        where = self._furnishing.due(resource, entry)
+        if where is not None:
+            self._enqueue("furnish", where)
 
     def _examine(self, resource: str, entry: Entry) -> None:
         where = (resource, entry.key)

@@ -26,6 +26,7 @@ from anyvisor.embedded.apiserver.controllers import Controllers
 from anyvisor.embedded.apiserver.definitions import NamesCheck
 from anyvisor.embedded.apiserver.escalation import EscalationCheck
 from anyvisor.embedded.apiserver.front import Front, Metrics
+from anyvisor.embedded.apiserver.furnishing import Furnishing
 from anyvisor.embedded.apiserver.handler import Handler, attributes, verb_of
 from anyvisor.embedded.apiserver.http import Shell, lower_headers
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, MASTERS, Identity
@@ -96,7 +97,12 @@ class ApiServer:
         self._authorizer = Authorizer(self._state)
         self._webhooks = [Webhooks(self._state, "mutating"), Webhooks(self._state, "validating")]
         self._writer = Writer(self._state, self._plugins())
-        self._controllers = Controllers(self._state, self._registry, self._writer)
+        self._controllers = Controllers(
+            self._state,
+            self._registry,
+            self._writer,
+            Furnishing(config.namespace_objects, self._state, self._registry, self._writer),
+        )
         self._tokens = Tokens(key)
         self._aggregator = Aggregator(self._state, config.front_proxy)
         metrics = Metrics()
