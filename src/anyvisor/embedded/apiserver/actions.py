@@ -6,7 +6,7 @@ from typing import Any
 
 from anyvisor.embedded.apiserver import patch as patches
 from anyvisor.embedded.apiserver import status as st
-from anyvisor.embedded.apiserver.calls import Call
+from anyvisor.embedded.apiserver.calls import Call, to_served
 from anyvisor.embedded.apiserver.codec import decode_json, media_type
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.deletion import is_finished
@@ -178,7 +178,7 @@ class Actions:
             entry = self._state.collection(ask.resource.store).entries.get((ask.target.namespace, ask.target.name))
             if entry is None:
                 raise st.not_found(ask.resource.group, ask.resource.plural, ask.target.name)
-            obj = entry.object()
+            obj = await to_served(ask.resource, entry.object())
             if ask.resource.custom and lookup(obj, scale.spec_replicas) is None:
                 path = "." + ".".join(scale.spec_replicas)
                 raise st.internal(f'the spec replicas field "{path}" does not exist')
@@ -215,7 +215,7 @@ class Actions:
         call = ask.call()
         call.subresource, call.through = "", "scale"
         outcome = await self._writer.update(call, change)
-        return json_response(scale_of(decode_json(outcome.raw), scale))
+        return json_response(scale_of(await to_served(ask.resource, decode_json(outcome.raw)), scale))
 
 
 def scale_of(obj: Json, scale: Scale) -> Json:

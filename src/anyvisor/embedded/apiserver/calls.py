@@ -52,8 +52,10 @@ def ordered(obj: Json) -> Json:
     return head
 
 
-def to_stored(resource: Resource, obj: Json) -> Json:
-    """Return the stored form of a served object."""
+async def to_stored(resource: Resource, obj: Json) -> Json:
+    """Return the stored form of a served object. Raises a 500 Status when a conversion webhook fails."""
+    if resource.converter is not None:
+        return ordered((await resource.converter.convert([obj], resource.stored_version))[0])
     if resource.to_stored is not None:
         return ordered(resource.to_stored(obj))
     if obj.get("apiVersion") != resource.stored_version:
@@ -61,8 +63,10 @@ def to_stored(resource: Resource, obj: Json) -> Json:
     return ordered(obj)
 
 
-def to_served(resource: Resource, obj: Json) -> Json:
-    """Return the served form of a stored object."""
+async def to_served(resource: Resource, obj: Json) -> Json:
+    """Return the served form of a stored object. Raises a 500 Status when a conversion webhook fails."""
+    if resource.converter is not None:
+        return (await resource.converter.convert([obj], resource.api_version))[0]
     if resource.from_stored is not None:
         return resource.from_stored(obj)
     if obj.get("apiVersion") != resource.api_version:

@@ -12,6 +12,7 @@ from typing import Any
 
 from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver import crd_rules, crds
+from anyvisor.embedded.apiserver.callout import Callout
 from anyvisor.embedded.apiserver.entries import Entry, Event, Key
 from anyvisor.embedded.apiserver.escalation import aggregated_rules
 from anyvisor.embedded.apiserver.furnishing import Furnishing
@@ -56,11 +57,14 @@ def last_seen(event: Json) -> datetime:
 class Controllers:
     """One task that works through what changes have made due."""
 
-    def __init__(self, state: State, registry: Registry, writer: Writer, furnishing: Furnishing) -> None:
+    def __init__(
+        self, state: State, registry: Registry, writer: Writer, furnishing: Furnishing, callout: Callout
+    ) -> None:
         self._state = state
         self._registry = registry
         self._writer = writer
         self._furnishing = furnishing
+        self._callout = callout
         self._garbage = GarbageCollector(state, registry, writer)
         self._graph = self._garbage.graph
         self._due: dict[tuple[str, Where], None] = {}
@@ -285,7 +289,7 @@ class Controllers:
         crd = entry.object()
         if not crd_rules.is_established(crd):
             return
-        for resource in crds.resources(crd):
+        for resource in crds.resources(crd, self._callout):
             self._registry.add(resource)
             self._state.register_fields(resource.store, resource.read_fields if resource.selectable else None)
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver.compiled import compiled
 from anyvisor.embedded.apiserver.jsonpath import JsonPathError, compile_path
 from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.status import Cause, invalid_value, required
-from anyvisor.embedded.apiserver.values import lookup, objects_at
+from anyvisor.embedded.apiserver.values import as_list, lookup, objects_at
 
 Json = dict[str, Any]
 
@@ -51,17 +52,30 @@ def check(crd: Json, old: Json | None) -> list[Cause]:
         causes.append(invalid_value("spec.versions", "", "must have exactly one version marked as storage version"))
     for index, version in enumerate(versions):
         causes.extend(_check_version(version, f"spec.versions[{index}]"))
-    served = [item for item in versions if item.get("served")]
-    if lookup(spec, ("conversion", "strategy")) == "Webhook" and len(versions) > 1 and served:
-        causes.append(
-            invalid_value(
-                "spec.conversion.strategy",
-                "Webhook",
-                "conversion by webhook is not available in this server; use None, or serve one version",
-            )
-        )
+    causes.extend(_check_conversion(object_at(spec, "conversion")))
+    names_of_versions = [item.get("name") for item in versions]
+    stored = as_list(lookup(old, ("status", "storedVersions")))
+    causes.extend(
+        invalid_value(f"status.storedVersions[{index}]", name, "missing from spec.versions; objects are stored in it")
+        for index, name in enumerate(stored)
+        if name not in names_of_versions
+    )
     if old is not None and spec.get("scope") != lookup(old, ("spec", "scope")):
         causes.append(invalid_value("spec.scope", spec.get("scope"), "field is immutable"))
+    return causes
+
+
+def _check_conversion(conversion: Json) -> list[Cause]:
+    if conversion.get("strategy") != "Webhook":
+        return []
+    webhook = object_at(conversion, "webhook")
+    config = object_at(webhook, "clientConfig")
+    causes: list[Cause] = []
+    if not config.get("url") and not config.get("service"):
+        causes.append(required("spec.conversion.webhook.clientConfig", "exactly one of url or service is required"))
+    if "v1" not in as_list(webhook.get("conversionReviewVersions")):
+        where = "spec.conversion.webhook.conversionReviewVersions"
+        causes.append(invalid_value(where, "", "must include v1"))
     return causes
 
 

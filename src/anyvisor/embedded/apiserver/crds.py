@@ -4,9 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver.builtin_types import metadata_check
+from anyvisor.embedded.apiserver.callout import Callout
 from anyvisor.embedded.apiserver.columns import AGE, NAME
 from anyvisor.embedded.apiserver.compiled import compiled
+from anyvisor.embedded.apiserver.conversion import Converter
 from anyvisor.embedded.apiserver.discovery import version_order
 from anyvisor.embedded.apiserver.jsonpath import compile_path
 from anyvisor.embedded.apiserver.resource import Column, Resource, Scale
@@ -15,14 +18,17 @@ from anyvisor.embedded.apiserver.values import lookup
 Json = dict[str, Any]
 
 
-def resources(crd: Json) -> list[Resource]:
-    """Return a descriptor for each served version of a valid CRD."""
+def resources(crd: Json, callout: Callout | None = None) -> list[Resource]:
+    """Return a descriptor for each served version of a valid CRD; `callout` reaches its conversion webhook."""
     spec: Json = crd["spec"]
     storage = next(item["name"] for item in spec["versions"] if item.get("storage"))
-    return [_resource(spec, version, storage) for version in spec["versions"] if version.get("served")]
+    converter = None
+    if callout is not None and lookup(spec, ("conversion", "strategy")) == "Webhook":
+        converter = Converter(callout, spec["names"]["kind"], object_at(spec, "conversion", "webhook", "clientConfig"))
+    return [_resource(spec, version, storage, converter) for version in spec["versions"] if version.get("served")]
 
 
-def _resource(spec: Json, version: Json, storage: str) -> Resource:
+def _resource(spec: Json, version: Json, storage: str, converter: Converter | None) -> Resource:
     names, group = spec["names"], spec["group"]
     schema: Json = lookup(version, ("schema", "openAPIV3Schema")) or {}
     made = compiled(schema)
@@ -53,6 +59,7 @@ def _resource(spec: Json, version: Json, storage: str) -> Resource:
         check=made.check,
         has_types=metadata_check(),
         warning=_deprecation(version, spec),
+        converter=converter,
     )
 
 

@@ -90,34 +90,36 @@ class Objects:
         view = ask.view
         match ask.verb:
             case "get":
-                return self._get(ask, view)
+                return await self._get(ask, view)
             case "list":
-                return self._list(ask, view)
+                return await self._list(ask, view)
             case "watch":
                 return self._watch(ask)
             case "create":
-                return self._written(ask, await self._writer.create(ask.call(), ask.object_body()))
+                return await self._written(ask, await self._writer.create(ask.call(), ask.object_body()))
             case "update":
                 call, body = ask.call(), ask.object_body()
                 check_identity(call, body)
-                return self._written(
+                return await self._written(
                     ask, await self._writer.update(call, lambda _old: copy.deepcopy(body), replace=True)
                 )
             case "patch":
-                return self._written(ask, await self._patch(ask))
+                return await self._written(ask, await self._patch(ask))
             case "delete":
                 return await self._delete(ask)
             case _:
                 return await self._delete_many(ask)
 
-    def _get(self, ask: Ask, view: View) -> ApiResponse:
+    async def _get(self, ask: Ask, view: View) -> ApiResponse:
         target = ask.target
         entry = self._reader.get(ask.resource, target.namespace, target.name, ask.query)
+        await view.prepare([entry.raw])
         return ApiResponse(200, {"content-type": view.output.content_type}, view.one(entry.raw))
 
-    def _list(self, ask: Ask, view: View) -> ApiResponse:
+    async def _list(self, ask: Ask, view: View) -> ApiResponse:
         namespace = ask.target.namespace or None if ask.resource.namespaced else None
         page = self._reader.page(ask.resource, namespace, ask.query)
+        await view.prepare(page.items)
         body = view.many(page.items, page.metadata)
         return ApiResponse(200, {"content-type": view.output.content_type}, body)
 
@@ -126,8 +128,9 @@ class Objects:
         stream = self._reader.watch(ask.view, namespace, ask.target.name or None, ask.query)
         return ApiResponse(200, {"content-type": "application/json"}, stream=stream)
 
-    def _written(self, ask: Ask, outcome: Outcome) -> ApiResponse:
+    async def _written(self, ask: Ask, outcome: Outcome) -> ApiResponse:
         view = ask.view
+        await view.prepare([outcome.raw])
         return ApiResponse(outcome.status, {"content-type": view.output.content_type}, view.one(outcome.raw))
 
     async def _patch(self, ask: Ask) -> Outcome:
@@ -167,7 +170,7 @@ class Objects:
         outcome = await self._writer.delete(call, options)
         if outcome.deleted and not ask.resource.strategy.returns_deleted:
             return json_response(_deleted_status(ask, outcome))
-        return self._written(ask, outcome)
+        return await self._written(ask, outcome)
 
     def _delete_options(self, ask: Ask) -> DeleteOptions:
         body: Json = ask.object_body() if ask.request.request.body else {}
@@ -191,6 +194,7 @@ class Objects:
                     raise
         metadata: Json = {"resourceVersion": str(self._state.visible)}
         view = View(ask.resource, OBJECT)
+        await view.prepare(removed)
         return ApiResponse(200, {"content-type": "application/json"}, view.many(removed, metadata))
 
 

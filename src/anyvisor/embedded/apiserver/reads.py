@@ -196,7 +196,7 @@ class Reader:
             ]
         collection.watch(watcher)
         at = self._state.visible
-        stream = self._stream(view, collection, watcher, query, entries, first, at, end_mark=bool(initial))
+        stream = _told(self._stream(view, collection, watcher, query, entries, first, at, end_mark=bool(initial)))
         return _Closing(stream, lambda: collection.unwatch(watcher))
 
     def _wants_initial(self, query: Mapping[str, str]) -> bool | None:
@@ -236,11 +236,13 @@ class Reader:
         seconds = number(query, "timeoutSeconds") or random.randint(*WATCH_SECONDS)  # noqa: S311 - jitter
         end = loop.time() + seconds
         marks = flag(query, "allowWatchBookmarks")
+        await view.prepare([entry.raw for entry in entries])
         for chunk in _chunks([view.watch_line("ADDED", entry.raw) for entry in entries]):
             yield chunk
         if end_mark:
             yield view.bookmark(at, initial_end=True)
         if first:
+            await view.prepare_events(first)
             for chunk in _chunks([view.event(kind, event) for kind, event in first]):
                 yield chunk
         mark_at = loop.time() + BOOKMARK_SECONDS
@@ -250,12 +252,22 @@ class Reader:
                 yield error_line(st.expired("the watch was too slow or its resource changed; list and watch again"))
                 return
             if batch:
+                await view.prepare_events(batch)
                 for chunk in _chunks([view.event(kind, event) for kind, event in batch]):
                     yield chunk
             elif marks:
                 yield view.bookmark(self._state.visible)
             if loop.time() >= mark_at:
                 mark_at = loop.time() + BOOKMARK_SECONDS
+
+
+async def _told(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """End a watch that fails with an ERROR event that says why."""
+    try:
+        async for chunk in stream:
+            yield chunk
+    except StatusError as error:
+        yield error_line(error)
 
 
 def _concerns(watcher: Watcher, entry: Entry) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyvisor.embedded.apiserver.conversion import Converter
 from anyvisor.embedded.apiserver.schema import ANYTHING, Node
 from anyvisor.embedded.apiserver.status import Cause
 from anyvisor.embedded.apiserver.values import lookup
@@ -116,6 +117,8 @@ class Resource:
     """A fast test of the types that a built-in kind, or the metadata of a custom one, must have."""
     to_stored: Callable[[Json], Json] | None = None
     from_stored: Callable[[Json], Json] | None = None
+    converter: Converter | None = None
+    """Converts between the versions of a custom kind; None rewrites the version only."""
     warning: str = ""
     """Sent with each answer of a deprecated version."""
 

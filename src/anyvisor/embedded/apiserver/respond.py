@@ -1,13 +1,13 @@
 """Turn stored objects into the bytes that a client asked for: object, table or metadata, in the served version."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from anyvisor.embedded.apiserver import table as tables
 from anyvisor.embedded.apiserver.codec import Output, decode_json, encode_json, to_yaml
-from anyvisor.embedded.apiserver.entries import Event
+from anyvisor.embedded.apiserver.entries import Entry, Event
 from anyvisor.embedded.apiserver.identity import ApiResponse
 from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.status import StatusError
@@ -29,11 +29,23 @@ class View:
     def raw(self, stored: bytes) -> bytes:
         """Return the served form of a stored object's bytes."""
         resource = self.resource
+        if resource.converter is not None:
+            return resource.converter.form(stored, resource.api_version)
         if resource.from_stored is not None:
             return encode_json(resource.from_stored(decode_json(stored)))
         end = stored.index(b'"', len(_HEAD))
         version = resource.api_version.encode()
         return stored if stored[len(_HEAD) : end] == version else _HEAD + version + stored[end:]
+
+    async def prepare(self, stored: Iterable[bytes]) -> None:
+        """Get ready to show stored objects: convert them where a webhook does that. Raises a 500 Status."""
+        if self.resource.converter is not None:
+            await self.resource.converter.prepare(stored, self.resource.api_version)
+
+    async def prepare_events(self, events: Sequence[tuple[str, Event]]) -> None:
+        """Get ready to show changes. Raises a 500 Status."""
+        if self.resource.converter is not None:
+            await self.prepare([_shown(kind, event).raw for kind, event in events])
 
     def one(self, stored: bytes) -> bytes:
         """Return one object as the client wants it."""
@@ -109,15 +121,16 @@ class View:
         return found
 
     def _event(self, kind: str, event: Event) -> bytes:
-        stored = event.entry.raw
-        if kind == "DELETED" and not event.deleted and event.previous is not None:
-            last: Json = decode_json(event.previous.raw)
-            last["metadata"]["resourceVersion"] = str(event.rv)
-            stored = encode_json(last)
-        return self.watch_line(kind, stored)
+        shown = _shown(kind, event)
+        return self.watch_line(kind, shown.raw, 0 if shown is event.entry else event.rv)
 
-    def watch_line(self, kind: str, stored: bytes) -> bytes:
+    def watch_line(self, kind: str, stored: bytes, rv: int = 0) -> bytes:
+        """Return one line; `rv` is the version to show where it is not the object's own."""
         raw = self.raw(stored)
+        if rv:
+            last: Json = decode_json(raw)
+            last["metadata"]["resourceVersion"] = str(rv)
+            raw = encode_json(last)
         if self.output.shape != "object":
             raw = encode_json(self._shaped(stored, raw))
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), raw)
@@ -135,6 +148,12 @@ class View:
             obj = tables.table((), [], {"resourceVersion": str(rv)}, datetime.now(UTC))
             obj["rows"] = [{"cells": [], "object": partial}]
         return encode_json({"type": "BOOKMARK", "object": obj}) + b"\n"
+
+
+def _shown(kind: str, event: Event) -> Entry:
+    """Return the version that an event shows: the last one that was selected, of an object that left the selection."""
+    left = kind == "DELETED" and not event.deleted and event.previous is not None
+    return event.previous if left and event.previous is not None else event.entry
 
 
 def error_line(error: StatusError) -> bytes:

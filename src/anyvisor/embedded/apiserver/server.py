@@ -19,6 +19,7 @@ from anyvisor.embedded.apiserver.actions import Actions
 from anyvisor.embedded.apiserver.admission import AdmissionPlugin
 from anyvisor.embedded.apiserver.aggregator import Aggregator
 from anyvisor.embedded.apiserver.builtin import built_in, reviews
+from anyvisor.embedded.apiserver.callout import Callout
 from anyvisor.embedded.apiserver.calls import Call
 from anyvisor.embedded.apiserver.component_roles import component_roles
 from anyvisor.embedded.apiserver.config import ServerConfig
@@ -95,13 +96,15 @@ class ApiServer:
             if resource.selectable and resource.store:
                 self._state.register_fields(resource.store, resource.read_fields)
         self._authorizer = Authorizer(self._state)
-        self._webhooks = [Webhooks(self._state, "mutating"), Webhooks(self._state, "validating")]
+        self._callout = Callout(self._state)
+        self._webhooks = [Webhooks(self._state, self._callout, phase) for phase in ("mutating", "validating")]
         self._writer = Writer(self._state, self._plugins())
         self._controllers = Controllers(
             self._state,
             self._registry,
             self._writer,
             Furnishing(config.namespace_objects, self._state, self._registry, self._writer),
+            self._callout,
         )
         self._tokens = Tokens(key)
         self._aggregator = Aggregator(self._state, config.front_proxy)
@@ -143,8 +146,7 @@ class ApiServer:
             task.cancel()
         await self._tasks.__aexit__(None, None, None)
         await self._aggregator.close()
-        for webhooks in self._webhooks:
-            await webhooks.close()
+        await self._callout.close()
         await self._state.close()
 
     async def serve(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:

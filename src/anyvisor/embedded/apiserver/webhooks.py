@@ -8,23 +8,22 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from anyvisor.api.meta import object_at
 from anyvisor.api.selectors import EVERYTHING, Selector, SelectorError, selector_of
 from anyvisor.embedded.apiserver import patch as patches
 from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
+from anyvisor.embedded.apiserver.callout import Callout
 from anyvisor.embedded.apiserver.cel import CelError
-from anyvisor.embedded.apiserver.codec import decode_json, encode_json
+from anyvisor.embedded.apiserver.codec import decode_json
 from anyvisor.embedded.apiserver.conditions import condition
-from anyvisor.embedded.apiserver.endpoints import UnreachableError, resolve, tls_context
+from anyvisor.embedded.apiserver.endpoints import UnreachableError
 from anyvisor.embedded.apiserver.reviews import user_info
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError
-from anyvisor.embedded.apiserver.values import as_list, as_object, objects_at
+from anyvisor.embedded.apiserver.values import as_list, objects_at
 
 Json = dict[str, Any]
 
@@ -48,16 +47,11 @@ class Webhook:
 class Webhooks:
     """The webhooks of one phase, as the objects of the server state them at each moment."""
 
-    def __init__(self, state: State, phase: Literal["mutating", "validating"]) -> None:
+    def __init__(self, state: State, callout: Callout, phase: Literal["mutating", "validating"]) -> None:
+        self._callout = callout
         self.phase: Literal["mutating", "validating"] = phase
         self._state = state
         self._store = f"{GROUP}/{phase}webhookconfigurations"
-        self._session: aiohttp.ClientSession | None = None
-
-    async def close(self) -> None:
-        """Close the connections to webhooks."""
-        if self._session is not None:
-            await self._session.close()
 
     async def admit(self, request: AdmissionRequest) -> AdmissionResult:
         """Ask every webhook that the request concerns; mutating ones in order, validating ones at once."""
@@ -128,7 +122,7 @@ class Webhooks:
                 return ALLOWED
             answer = await self._call(hook, review)
             return _result(hook, review["request"]["uid"], answer, obj)
-        except (UnreachableError, aiohttp.ClientError, TimeoutError, msgspec.DecodeError, StatusError) as error:
+        except (UnreachableError, msgspec.DecodeError, StatusError) as error:
             if hook.ignores_failure:
                 return ALLOWED
             reason = str(error) or type(error).__name__
@@ -137,40 +131,8 @@ class Webhooks:
             )
 
     async def _call(self, hook: Webhook, review: Json) -> Json:
-        config = object_at(hook.raw, "clientConfig")
-        url, name = self._address(config)
-        tls = tls_context(str(config.get("caBundle") or ""))
-        seconds = hook.raw.get("timeoutSeconds") or DEFAULT_SECONDS
-        if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=True)
-        async with (
-            asyncio.timeout(float(seconds)),
-            self._session.post(
-                url,
-                data=encode_json(review),
-                headers={"content-type": "application/json"},
-                ssl=tls,
-                server_hostname=name or None,
-                allow_redirects=False,
-            ) as response,
-        ):
-            body = await response.content.read(MAX_ANSWER)
-            if response.status != 200:
-                raise UnreachableError(f"it answered {response.status}")
-            return as_object(decode_json(body))
-
-    def _address(self, config: Json) -> tuple[str, str]:
-        url = config.get("url")
-        if url:
-            if urlsplit(str(url)).scheme != "https":
-                raise UnreachableError("the url of a webhook must be https")
-            return str(url), ""
-        service = object_at(config, "service")
-        port = int(service.get("port") or 443)
-        endpoint = resolve(self._state, str(service.get("namespace")), str(service.get("name")), port)
-        path = "/" + str(service.get("path") or "").lstrip("/")
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        return f"https://{host}:{endpoint.port}{path}", endpoint.server_name
+        seconds = float(hook.raw.get("timeoutSeconds") or DEFAULT_SECONDS)
+        return await self._callout.post(object_at(hook.raw, "clientConfig"), review, seconds, MAX_ANSWER)
 
 
 def _reinvoked(hook: Webhook) -> bool:

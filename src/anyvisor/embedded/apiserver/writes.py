@@ -65,10 +65,10 @@ class Writer:
         validate(call, obj, None)
         await self._admission.review(call, "CREATE", obj, None)
         collection = self._state.collection(resource.store)
+        stored = await to_stored(resource, obj)
         there = collection.latest(call.collection_key)
         if there is not None:
             raise st.already_exists(resource.group, resource.plural, call.name, deleting=there.deleting)
-        stored = to_stored(resource, obj)
         if call.options.dry_run:
             return Outcome(encode(stored), 201)
         entry = await self._state.put(collection, stored, None)
@@ -117,7 +117,7 @@ class Writer:
         for _ in range(RETRIES):
             entry = self._existing(call, collection)
             stored = entry.object()
-            old = to_served(call.resource, stored)
+            old = await to_served(call.resource, stored)
             new = change(copy.deepcopy(old))
             check_identity(call, new)
             new = normalize(call, new)
@@ -147,7 +147,7 @@ class Writer:
                     raise st.conflict(resource.group, resource.plural, call.name, "uid mismatch: no such object")
                 return await self.create(call, self._merged(call, None, config), apply_config=True)
             check_version(call, entry, config, replace=False)
-            old = to_served(resource, entry.object())
+            old = await to_served(resource, entry.object())
             new = self._merged(call, old, config)
             new["metadata"].pop("resourceVersion", None)
             outcome = await self._update_once(call, collection, entry, old, new, applied=True)
@@ -195,6 +195,7 @@ class Writer:
         count_generation(call, old, new)
         validate(call, new, old)
         await self._admission.review(call, "UPDATE", new, old)
+        stored = await to_stored(resource, new)
         latest = collection.latest(call.collection_key)
         if latest is not entry:
             return None
@@ -202,7 +203,6 @@ class Writer:
         if not finished and same(old, new):
             await self._state.durable(entry)
             return Outcome(entry.raw)
-        stored = to_stored(resource, new)
         if call.options.dry_run:
             stored["metadata"]["resourceVersion"] = str(entry.rv)
             return Outcome(encode(stored))
@@ -229,7 +229,7 @@ class Writer:
             entry = self._existing(call, collection)
             check_preconditions(call, entry, options)
             stored = entry.object()
-            old = to_served(resource, copy.deepcopy(stored))
+            old = await to_served(resource, copy.deepcopy(stored))
             await self._admission.mutate(call, "DELETE", old, old)
             await self._admission.review(call, "DELETE", None, old)
             if collection.latest(call.collection_key) is not entry:
