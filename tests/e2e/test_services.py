@@ -97,14 +97,15 @@ def test_its_slices_follow_the_machines(served: Instance) -> None:
             found += each["endpoints"] or []
         return sorted(endpoint["targetRef"]["name"] for endpoint in found if endpoint["conditions"]["ready"])
 
-    eventually(lambda: len(ready()) == 2, 30)
+    served.cli("start", "service", check=False)  # where an earlier try of this test has stopped it
+    eventually(lambda: len(ready()) == 2, 120, lambda: served.story("service"))
     served.cli("stop", "service")
-    eventually(lambda: len(ready()) == 1, 60, lambda: served.story("service"))
+    eventually(lambda: len(ready()) == 1, 120, lambda: served.story("service"))
     url = f"http://{cluster_ip(served)}/"
-    eventually(lambda: fetch(url) == "hello from service-2", 10)
+    eventually(lambda: fetch(url) == "hello from service-2", 60, lambda: fetch(url))
     assert {fetch(url) for _ in range(10)} == {"hello from service-2"}
     served.cli("start", "service")
-    eventually(lambda: len(ready()) == 2, 90, lambda: served.story("service"))
+    eventually(lambda: len(ready()) == 2, 120, lambda: served.story("service"))
 
 
 def test_one_machine_as_virtctl_exposes_it_and_a_service_that_selects_nothing(served: Instance) -> None:
@@ -114,7 +115,7 @@ def test_one_machine_as_virtctl_exposes_it_and_a_service_that_selects_nothing(se
     served.apply(
         {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": selector, "ports": ports}}
     )
-    eventually(lambda: fetch(f"http://{cluster_ip(served, 'exposed')}:8000/") == "hello from service-2", 30)
+    eventually(lambda: fetch(f"http://{cluster_ip(served, 'exposed')}:8000/") == "hello from service-2", 60)
     served.kubectl("create", "service", "clusterip", "nobody", "--tcp=80")
     eventually(lambda: "refused" in fetch(f"http://{cluster_ip(served, 'nobody')}/"), 10)
     shown = served.kubectl("get", "service", "exposed", "nobody")

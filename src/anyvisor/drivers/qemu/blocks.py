@@ -6,9 +6,12 @@ from typing import Any, Final
 
 from anyvisor.drivers.qemu.qmp import QmpClient, QmpRefused
 from anyvisor.drivers.qemu.translate import addresses
+from anyvisor.drivers.qemu.translate.nics import NIC_PREFIX
 from anyvisor.hri.v1.types_pb2 import DeviceState
 
 PREFIX: Final = "disk-"
+_PLUGGED: Final = ("disk.", "nic.")
+"""How the ids of devices begin that come and go while the guest runs."""
 FIRST_INDEX: Final = 100
 """Names of block nodes that came later begin with `d100-`: those of the start are numbered by their place."""
 LAST_INDEX: Final = 999
@@ -81,14 +84,19 @@ async def peripherals(client: QmpClient) -> list[str]:
     return [str(each["name"]) for each in listed if str(each.get("type", "")).startswith("child<")]
 
 
-async def disks(client: QmpClient, known: list[DeviceState]) -> list[DeviceState]:
-    """The devices as they are: `known` less the disks that are gone, and disks that came later."""
+async def devices(client: QmpClient, known: list[DeviceState]) -> list[DeviceState]:
+    """The devices as they are: `known` less the disks and NICs that are gone, and those that came later."""
     present = await peripherals(client)
-    there = {name.removeprefix(PREFIX) for name in present if name.startswith(PREFIX)}
-    kept = [device for device in known if not device.id.startswith("disk.") or device.id in there]
+    there = {
+        name.removeprefix(prefix): name
+        for prefix in (PREFIX, NIC_PREFIX)
+        for name in present
+        if name.startswith(prefix)
+    }
+    kept = [device for device in known if not device.id.startswith(_PLUGGED) or device.id in there]
     ids = {device.id for device in kept}
-    for device_id in sorted(there - ids):
-        address = await _address(client, f"{_PERIPHERAL}/{PREFIX}{device_id}")
+    for device_id in sorted(set(there) - ids):
+        address = await _address(client, f"{_PERIPHERAL}/{there[device_id]}")
         kept.append(DeviceState(id=device_id, address=address, state=DeviceState.STATE_PLUGGED))
     return kept
 

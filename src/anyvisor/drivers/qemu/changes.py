@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from anyvisor.drivers.qemu import blocks
@@ -12,7 +12,7 @@ from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate import addresses
 from anyvisor.drivers.qemu.translate.disks import add_live, add_medium, is_virtio
 from anyvisor.drivers.qemu.translate.live import LiveDraft, undo
-from anyvisor.drivers.qemu.translate.nics import nic_device
+from anyvisor.drivers.qemu.translate.nics import add_nic, netdev, nic_device
 from anyvisor.hri.errors import DeadlineExceeded, HriError, NotImplementedByDriver, Refused, finding
 from anyvisor.hri.kit import Descriptors
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest
@@ -63,14 +63,14 @@ async def _attach_disk(session: Session, request: ApplyRequest, descriptors: Des
 
 def _place(session: Session, disk: Disk, present: Sequence[str]) -> int:
     """A free place on the disk's bus: the lowest, so that the same order gives the same places."""
-    taken = {device.address for device in session.machine.state.devices}
+    taken = _taken(session)
     if disk.pci_address:
         raise Refused(
             "a disk that is attached while the guest runs gets a free PCI address; leave pci_address out",
             findings=[finding("CAP_NO", "no address can be asked for", field="attach_disk.pci_address")],
         )
     if is_virtio(disk):
-        free = (port for port in blocks.ports(list(present)) if addresses.address(port) not in taken)
+        free = _free_ports(session, present)
         what = "no free root port is left for a virtio disk; use bus scsi, or stop and start the machine"
     else:
         free = (number for number in range(SCSI_IDS) if f"scsi:{number}" not in taken)
@@ -81,6 +81,16 @@ def _place(session: Session, disk: Disk, present: Sequence[str]) -> int:
     if found is None:
         raise Refused(what, findings=[finding("LIMIT_EXCEEDED", what, field="attach_disk.bus")])
     return found
+
+
+def _taken(session: Session) -> set[str]:
+    return {device.address for device in session.machine.state.devices}
+
+
+def _free_ports(session: Session, present: Sequence[str]) -> Iterator[int]:
+    """Root ports that have nothing behind them, the lowest first."""
+    taken = _taken(session)
+    return (port for port in blocks.ports(list(present)) if addresses.address(port) not in taken)
 
 
 async def _carry_out(client: QmpClient, draft: LiveDraft, index: int, descriptors: Descriptors) -> None:
@@ -133,20 +143,24 @@ async def _detach_disk(session: Session, request: ApplyRequest, _descriptors: De
             findings=[finding("DEVICE_UNKNOWN", "there is no such device", want=disk_id[:80])],
         )
     session.leaves(device, await _closing(client, device))
+    await _unplug(session, client, device, disk_id, f"disk {disk_id!r}", "unmount it in the guest")
+
+
+async def _unplug(session: Session, client: QmpClient, device: str, device_id: str, what: str, remedy: str) -> None:
+    """Ask the guest to let go of a device, and wait until it has."""
     gone = session.awaited(device)
     try:
         await client.execute("device_del", {"id": device})
     except QmpRefused as error:
         if UNPLUGGING not in error.description:
-            raise Refused(f"QEMU refused to detach the disk: {error.description}") from error
-    _mark_leaving(session, disk_id)
+            raise Refused(f"QEMU refused to detach {what}: {error.description}") from error
+    _mark_leaving(session, device_id)
     try:
         async with asyncio.timeout(REMOVAL_SECONDS):
             await gone
     except TimeoutError:
         raise DeadlineExceeded(
-            f"the guest has not let go of disk {disk_id!r} within {REMOVAL_SECONDS:g} s; unmount it in the guest. "
-            "The guest is asked again",
+            f"the guest has not let go of {what} within {REMOVAL_SECONDS:g} s; {remedy}. The guest is asked again",
             retry="backoff",
         ) from None
     finally:
@@ -163,10 +177,10 @@ async def _closing(client: QmpClient, device: str) -> list[Command]:
     return closing + [("remove-fd", {"fdset-id": number}) for number in there.sets_of(index)]
 
 
-def _mark_leaving(session: Session, disk_id: str) -> None:
+def _mark_leaving(session: Session, device_id: str) -> None:
     with session.machine.change() as state:
         for device in state.devices:
-            if device.id == disk_id:
+            if device.id == device_id:
                 device.state = DeviceState.STATE_UNPLUGGING
 
 
@@ -228,6 +242,62 @@ async def _open_tray(session: Session, client: QmpClient, drive: str) -> None:
 # Network interfaces
 
 
+async def _attach_nic(session: Session, request: ApplyRequest, descriptors: Descriptors) -> None:
+    client, nic = session.client(), request.attach_nic
+    present = await blocks.peripherals(client)
+    if nic_device(nic.id) in present:
+        raise Refused(
+            f"network interface {nic.id[:80]!r} is attached already, or the guest has not yet let go of it",
+            findings=[finding("DEVICE_EXISTS", "the id is in use", field="attach_nic.id", have=nic.id[:80])],
+        )
+    port = next(_free_ports(session, present), None)
+    if port is None:
+        what = "no free root port is left for a network interface; stop and start the machine"
+        raise Refused(what, findings=[finding("LIMIT_EXCEEDED", what, field="attach_nic")])
+    draft = LiveDraft()
+    add_nic(draft, nic, "attach_nic", port, None)
+    draft.check()
+    await _plug_nic(client, draft, descriptors)
+    with session.machine.change() as state:
+        state.devices.extend(draft.devices)
+    if nic.link_down:
+        await client.execute("set_link", {"name": nic_device(nic.id), "up": False})
+
+
+async def _plug_nic(client: QmpClient, draft: LiveDraft, descriptors: Descriptors) -> None:
+    """Hand the descriptors over by name and run the commands; what was done is undone when one fails."""
+    done: list[Command] = []
+    try:
+        for handle, name in draft.named.items():
+            descriptor = descriptors.take(handle)
+            try:
+                await client.execute_with(descriptor, "getfd", {"fdname": name})
+            finally:
+                os.close(descriptor)
+        for command in draft.commands:
+            await client.execute(*command)
+            done.append(command)
+    except HriError as error:
+        await _run_all(client, undo(done))
+        if not done:
+            await _run_all(client, [("closefd", {"fdname": name}) for name in draft.named.values()])
+        if isinstance(error, QmpRefused):
+            raise Refused(f"QEMU refused the network interface: {error.description}") from error
+        raise
+
+
+async def _detach_nic(session: Session, request: ApplyRequest, _descriptors: Descriptors) -> None:
+    client, nic_id = session.client(), request.detach_nic
+    device = nic_device(nic_id)
+    if device not in await blocks.peripherals(client):
+        raise Refused(
+            f"the machine has no network interface {nic_id[:80]!r}",
+            findings=[finding("DEVICE_UNKNOWN", "there is no such device", want=nic_id[:80])],
+        )
+    session.leaves(device, [("netdev_del", {"id": netdev(nic_id)})])
+    await _unplug(session, client, device, nic_id, f"network interface {nic_id!r}", "take it down in the guest")
+
+
 async def _set_link(session: Session, request: ApplyRequest, _descriptors: Descriptors) -> None:
     client, nic_id = session.client(), request.set_link.nic_id
     device = nic_device(nic_id)
@@ -246,5 +316,7 @@ _CHANGES: Final[Mapping[str, Change]] = {
     "attach_disk": _attach_disk,
     "detach_disk": _detach_disk,
     "change_media": _change_media,
+    "attach_nic": _attach_nic,
+    "detach_nic": _detach_nic,
     "set_link": _set_link,
 }

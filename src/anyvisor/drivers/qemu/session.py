@@ -11,6 +11,7 @@ from anyvisor.drivers.qemu.forwards import Forwards
 from anyvisor.drivers.qemu.qmp import Command, Event, QmpClient, QmpClosed, QmpRefused
 from anyvisor.drivers.qemu.stats import Counters
 from anyvisor.drivers.qemu.translate.devices import AGENT_CHARDEV, AGENT_PORT
+from anyvisor.drivers.qemu.translate.nics import NIC_PREFIX
 from anyvisor.hri.errors import HriError, MachineNotFound, Refused, VmmFailed
 from anyvisor.hri.kit import Intent, MachineContext, View
 from anyvisor.hri.kit.retry import IoRetry
@@ -135,7 +136,7 @@ class Session:
 
     async def _read_disks(self, client: QmpClient) -> None:
         """Which disks came or went while the guest ran; the handle knows those of the start."""
-        found = await blocks.disks(client, list(self._machine.state.devices))
+        found = await blocks.devices(client, list(self._machine.state.devices))
         with self._machine.change() as state:
             del state.devices[:]
             state.devices.extend(found)
@@ -276,7 +277,7 @@ class Session:
 
     def _gone(self, device: str) -> None:
         """The guest let go of a device, also of one that nobody waits for any more."""
-        gone = device.removeprefix(blocks.PREFIX)
+        gone = device.removeprefix(blocks.PREFIX).removeprefix(NIC_PREFIX)
         with self._machine.change() as state:
             kept = [each for each in state.devices if each.id != gone]
             del state.devices[:]

@@ -47,6 +47,10 @@ class Draft(drafts.Draft):
         kept = {key: value for key, value in (properties or {}).items() if value is not None}
         self.json("device", {"driver": driver, "id": device_id, **where, **kept})
 
+    def descriptor(self, handle: str) -> str:
+        """How a back end names the descriptor."""
+        return str(self.number(handle))
+
     def fdset(self, handle: str) -> str:
         """A file name that QEMU resolves to the descriptor itself."""
         index = self._sets.get(handle)

@@ -8,7 +8,12 @@ from anyvisor.drivers.qemu.qmp import Command
 from anyvisor.drivers.qemu.translate.draft import Draft
 from anyvisor.hri.kit.drafts import Json
 
-_COMMANDS: Final = {"blockdev": "blockdev-add", "device": "device_add", "object": "object-add"}
+_COMMANDS: Final = {
+    "blockdev": "blockdev-add",
+    "device": "device_add",
+    "netdev": "netdev_add",
+    "object": "object-add",
+}
 
 
 @dataclass(slots=True)
@@ -20,9 +25,16 @@ class LiveDraft(Draft):
     sets: dict[str, int] = field(default_factory=dict[str, int])
     """Descriptor sets to be made before the commands: handle -> number."""
 
+    named: dict[str, str] = field(default_factory=dict[str, str])
+    """Descriptors to be handed over by name before the commands, each for one of them: handle -> name."""
+
     def json(self, name: str, value: Mapping[str, Json]) -> None:
         """One command."""
         self.commands.append((_COMMANDS[name], dict(value)))
+
+    def descriptor(self, handle: str) -> str:
+        """The name of a descriptor that is handed over; it goes to the back end that names it."""
+        return self.named.setdefault(handle, f"descriptor-{len(self.named)}")
 
     def fdset(self, handle: str) -> str:
         """A file name that QEMU resolves to the descriptor itself."""
@@ -31,12 +43,14 @@ class LiveDraft(Draft):
 
 
 def undo(commands: list[Command]) -> list[Command]:
-    """What takes back the block nodes and objects of commands that were carried out, the last first."""
+    """What takes back the block nodes, back ends and objects of commands that were carried out, the last first."""
     taken: list[Command] = []
     for name, arguments in reversed(commands):
         found: Mapping[str, Any] = arguments or {}
         if name == "blockdev-add":
             taken.append(("blockdev-del", {"node-name": found["node-name"]}))
+        elif name == "netdev_add":
+            taken.append(("netdev_del", {"id": found["id"]}))
         elif name == "object-add":
             taken.append(("object-del", {"id": found["id"]}))
     return taken

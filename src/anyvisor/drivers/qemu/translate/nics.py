@@ -19,6 +19,7 @@ MODELS: Final = {
     Nic.MODEL_PCNET: "pcnet",
     Nic.MODEL_RTL8139: "rtl8139",
 }
+NIC_PREFIX: Final = "nic-"
 _MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 MAX_QUEUES: Final = 64
 PROTOCOLS: Final = {PortForward.PROTOCOL_TCP: "tcp", PortForward.PROTOCOL_UDP: "udp"}
@@ -26,29 +27,36 @@ PROTOCOLS: Final = {PortForward.PROTOCOL_TCP: "tcp", PortForward.PROTOCOL_UDP: "
 
 def nic_device(nic_id: str) -> str:
     """The id of a NIC's device, by which commands name it."""
-    return f"nic-{nic_id}"
+    return f"{NIC_PREFIX}{nic_id}"
+
+
+def netdev(nic_id: str) -> str:
+    """The id of a NIC's back end."""
+    return f"net-{nic_id}"
 
 
 def add_nics(draft: Draft, nics: Sequence[Nic], buses: Mapping[str, int], boot: Mapping[str, int]) -> None:
     """All network interfaces, in the machine's order."""
     for index, nic in enumerate(nics):
-        path = f"nics[{index}]"
-        model = MODELS.get(nic.model)
-        if model is None:
-            draft.refuse("CAP_NO", f"{path}.model", "this model is not supported; use virtio, e1000e or e1000")
-            continue
-        if not _MAC.fullmatch(nic.mac.lower()):
-            draft.refuse("VALUE_INVALID", f"{path}.mac", "a MAC address has the form aa:bb:cc:dd:ee:ff", have=nic.mac)
-            continue
-        backend = _backend(draft, nic, path)
-        if backend is None:
-            continue
-        netdev = f"net-{nic.id}"
-        draft.json("netdev", {"id": netdev, **backend})
-        draft.device(
-            nic_device(nic.id), model, addresses.behind(buses[nic.id]), _properties(nic, netdev, boot.get(nic.id))
-        )
-        draft.plug(nic.id, addresses.address(buses[nic.id]))
+        add_nic(draft, nic, f"nics[{index}]", buses[nic.id], boot.get(nic.id))
+
+
+def add_nic(draft: Draft, nic: Nic, path: str, bus: int, boot_index: int | None) -> None:
+    """One network interface, behind the root port `bus`."""
+    model = MODELS.get(nic.model)
+    if model is None:
+        draft.refuse("CAP_NO", f"{path}.model", "this model is not supported; use virtio, e1000e or e1000")
+        return
+    if not _MAC.fullmatch(nic.mac.lower()):
+        draft.refuse("VALUE_INVALID", f"{path}.mac", "a MAC address has the form aa:bb:cc:dd:ee:ff", have=nic.mac)
+        return
+    backend = _backend(draft, nic, path)
+    if backend is None:
+        return
+    draft.json("netdev", {"id": netdev(nic.id), **backend})
+    properties = _properties(nic, netdev(nic.id), boot_index)
+    draft.device(nic_device(nic.id), model, addresses.behind(bus), properties)
+    draft.plug(nic.id, addresses.address(bus))
 
 
 def _backend(draft: Draft, nic: Nic, path: str) -> dict[str, Json] | None:
@@ -69,7 +77,7 @@ def _tap(draft: Draft, tap: TapBackend, path: str) -> dict[str, Json] | None:
         draft.refuse("LIMIT_EXCEEDED", f"{path}.tap.handles", f"a tap has 1 to {MAX_QUEUES} queues")
         return None
     backend: dict[str, Json] = {"type": "tap"}
-    numbers = ":".join(str(draft.number(handle)) for handle in tap.handles)
+    numbers = ":".join(draft.descriptor(handle) for handle in tap.handles)
     backend["fds" if len(tap.handles) > 1 else "fd"] = numbers
     if tap.vhost_handles:
         if len(tap.vhost_handles) != len(tap.handles):
@@ -77,7 +85,7 @@ def _tap(draft: Draft, tap: TapBackend, path: str) -> dict[str, Json] | None:
             return None
         backend["vhost"] = True
         backend["vhostfds" if len(tap.handles) > 1 else "vhostfd"] = ":".join(
-            str(draft.number(handle)) for handle in tap.vhost_handles
+            draft.descriptor(handle) for handle in tap.vhost_handles
         )
     return backend
 
@@ -124,10 +132,10 @@ def _forward(draft: Draft, forward: PortForward, path: str) -> str:
     return f"{protocol}:{host}:{forward.host_port}-:{forward.guest_port}"
 
 
-def _properties(nic: Nic, netdev: str, boot_index: int | None) -> dict[str, Json]:
+def _properties(nic: Nic, backend: str, boot_index: int | None) -> dict[str, Json]:
     queues = max(len(nic.tap.handles), 1)
     virtio = nic.model in (Nic.MODEL_UNSPECIFIED, Nic.MODEL_VIRTIO)
-    properties: dict[str, Json] = {"netdev": netdev, "mac": nic.mac.lower(), "bootindex": boot_index}
+    properties: dict[str, Json] = {"netdev": backend, "mac": nic.mac.lower(), "bootindex": boot_index}
     if boot_index is None:
         properties["romfile"] = ""  # a network boot program that nobody will run costs time and memory
     if virtio:
