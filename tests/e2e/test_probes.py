@@ -39,7 +39,7 @@ def test_the_guests_answers_decide_what_is_ready_and_what_lives(probed: Instance
     spec = vm["spec"]["template"]["spec"]
     spec["domain"]["memory"]["guest"] = "256Mi"
     spec["domain"]["firmware"]["kernelBoot"] = {
-        "kernelArgs": "console=ttyS0 quiet panic=-1 no_timer_check",
+        "kernelArgs": "console=ttyS0 quiet panic=-1",
         "container": {"image": "agent-linux", "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.img"},
     }
     # The guest may take its time to boot on a busy machine.
