@@ -250,6 +250,9 @@ def _warnings(configuration: Obj) -> list[str]:
         found.append(f"{_AT}.architectureConfiguration.ppc64le is deprecated and no longer supported; remove it")
     if text(configuration.get("minCPUModel")):
         found.append(f"{_AT}.minCPUModel has no effect any more; remove it")
+    policy = text(mapping(configuration.get("instancetype")).get("referencePolicy"))
+    if policy not in ("", "reference"):
+        found.append(f"{_AT}.instancetype.referencePolicy {policy} is not served yet: VMs keep their references")
     return found
 
 

@@ -447,6 +447,7 @@ def test_an_update_is_not_blamed_for_what_was_there() -> None:
         (put(f"{CONFIGURATION}.architectureConfiguration.arm64.machineType", "pc"), "arm64"),
         (put(f"{CONFIGURATION}.architectureConfiguration.ppc64le", {}), "ppc64le"),
         (put(f"{CONFIGURATION}.minCPUModel", "Penryn"), "minCPUModel"),
+        (put(f"{CONFIGURATION}.instancetype.referencePolicy", "expand"), "referencePolicy expand is not served yet"),
         (put(f"{CONFIGURATION}.mediatedDevicesConfiguration.mediatedDevicesTypes", []), "mediatedDeviceTypes"),
     ],
 )
