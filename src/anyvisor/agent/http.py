@@ -65,6 +65,7 @@ def application(
     app.router.add_get("/v1/machines/{id}/streams/console", _console)
     app.router.add_get("/v1/machines/{id}/streams/vnc", _vnc)
     app.router.add_get("/v1/machines/{id}/streams/portforward", _portforward)
+    app.router.add_get("/v1/machines/{id}/streams/{kind}", _no_stream)
     for verb in _VERBS:
         app.router.add_put(f"/v1/machines/{{id}}/{verb}", _verb)
     for question in guest_http.QUESTIONS:
@@ -257,8 +258,15 @@ async def _console(request: web.Request) -> web.StreamResponse:
     _, machine = _machine(request)
     if not machine.endpoints.of_purpose(Endpoint.PURPOSE_CONSOLE):
         raise refusal(web.HTTPNotFound, "this machine has no serial console")
-    websocket = await upgrade(request, INPUT_MESSAGE_BYTES)
-    client = machine.console.open()
+    shared = request.query.get("shared") == "true"
+    client = machine.console.share() if shared else machine.console.open()
+    if client is None:
+        raise refusal(web.HTTPTooManyRequests, "too many clients share this console; close some")
+    try:
+        websocket = await upgrade(request, INPUT_MESSAGE_BYTES)
+    except BaseException:
+        client.close()
+        raise
     reading = asyncio.ensure_future(_from_guest(client, websocket))
     try:
         await _to_guest(client, websocket)
@@ -268,6 +276,12 @@ async def _console(request: web.Request) -> web.StreamResponse:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
     return websocket
+
+
+async def _no_stream(request: web.Request) -> web.StreamResponse:
+    _machine(request)
+    kind = request.match_info["kind"][:20]
+    raise refusal(web.HTTPNotImplemented, f"no hypervisor of this node has a stream of the kind {kind}")
 
 
 async def _vnc(request: web.Request) -> web.StreamResponse:

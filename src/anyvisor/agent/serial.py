@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 REPLAY_BYTES: Final = 64 * 1024
 CLIENT_BYTES: Final = 256 * 1024
 CHUNK_BYTES: Final = 64 * 1024
+SHARED_CLIENTS: Final = 16
+"""Clients that read one console beside the one who writes."""
 LOG_BYTES: Final = 1024 * 1024
 """The log is moved away before it has this size."""
 _LOST: Final = b"\r\n[output was lost here: the reader was too slow]\r\n"
@@ -92,8 +94,9 @@ class ConsoleClient:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Give input to the guest, as fast as it takes it."""
-        await self._console.write(data)
+        """Give input to the guest, as fast as it takes it; dropped while another client writes."""
+        if self._console.writer is self:
+            await self._console.write(data)
 
     def close(self) -> None:
         """The reader goes."""
@@ -107,6 +110,8 @@ class Console:
         self._noted = noted
         self._replay = _Bounded(REPLAY_BYTES)
         self._interactive: ConsoleClient | None = None
+        self._shared: list[ConsoleClient] = []
+        """Those who read beside the one who writes, and wait for their turn."""
         self._followers: set[ConsoleClient] = set()
         self._connection: socket.socket | None = None
         self._ended: Callable[[], None] = lambda: None
@@ -122,7 +127,12 @@ class Console:
     @property
     def clients(self) -> int:
         """How many read it now, the log's readers apart."""
-        return 1 if self._interactive is not None else 0
+        return len(self._shared) + (1 if self._interactive is not None else 0)
+
+    @property
+    def writer(self) -> ConsoleClient | None:
+        """Whose input reaches the guest."""
+        return self._interactive
 
     def attach(
         self,
@@ -160,8 +170,11 @@ class Console:
         self._replay.append(data)
         self._copy(data)
         self._noted(len(data))
-        for client in (*self._followers, *((self._interactive,) if self._interactive else ())):
+        for client in self._readers():
             client.push(data)
+
+    def _readers(self) -> tuple[ConsoleClient, ...]:
+        return (*self._followers, *self._shared, *((self._interactive,) if self._interactive else ()))
 
     def open(self) -> ConsoleClient:
         """A new interactive client, after what came last; the one before is closed."""
@@ -170,6 +183,17 @@ class Console:
         self._interactive = ConsoleClient(self, self._replay.peek())
         return self._interactive
 
+    def share(self) -> ConsoleClient | None:
+        """A new client beside the others, after what came last: the first writes, all read. None when too many do."""
+        if len(self._shared) >= SHARED_CLIENTS:
+            return None
+        client = ConsoleClient(self, self._replay.peek())
+        if self._interactive is None:
+            self._interactive = client
+        else:
+            self._shared.append(client)
+        return client
+
     def follow(self) -> ConsoleClient:
         """A client that only reads, beside all others, from now on."""
         client = ConsoleClient(self, b"")
@@ -177,10 +201,12 @@ class Console:
         return client
 
     def leave(self, client: ConsoleClient) -> None:
-        """Forget a client."""
+        """Forget a client; who has shared the console longest writes after the one who did."""
         self._followers.discard(client)
+        if client in self._shared:
+            self._shared.remove(client)
         if self._interactive is client:
-            self._interactive = None
+            self._interactive = self._shared.pop(0) if self._shared else None
 
     async def write(self, data: bytes) -> None:
         """Give input to the guest; dropped when the VMM's end is closed."""
@@ -194,9 +220,10 @@ class Console:
     def close(self, why: str) -> None:
         """The machine is gone."""
         self.detach()
-        for client in (*self._followers, *((self._interactive,) if self._interactive else ())):
+        for client in self._readers():
             client.end(why)
         self._followers.clear()
+        self._shared.clear()
         self._interactive = None
 
 

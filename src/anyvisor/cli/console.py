@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The VM and its namespace."""
     parser.add_argument("vm", metavar="VM", help="name of the VM (NAME or vm/NAME)")
     parser.add_argument("-n", "--namespace", default="default", help="its namespace (default: default)")
+    parser.add_argument("--shared", action="store_true", help="beside others: the first one types, all read")
     parser.add_argument("--seconds", type=float, metavar="S", help="leave by itself after S seconds")
 
 
@@ -32,9 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     name = split_name(arguments.vm)
     of = instance()
+    path = streaming.vmi_path(arguments.namespace, name, "console") + ("?shared=true" if arguments.shared else "")
     print(f"connected to {name}; Ctrl+] leaves", file=sys.stderr)
     with _raw_terminal():
-        asyncio.run(_attach(of, arguments.namespace, name, arguments.seconds))
+        asyncio.run(_attach(of, path, name, arguments.seconds))
     print(f"\nleft the console of {name}", file=sys.stderr)
     return 0
 
@@ -56,10 +58,9 @@ def _raw_terminal() -> Generator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-async def _attach(of: Instance, namespace: str, name: str, seconds: float | None) -> None:
+async def _attach(of: Instance, path: str, name: str, seconds: float | None) -> None:
     import asyncio
 
-    path = streaming.vmi_path(namespace, name, "console")
     try:
         async with asyncio.timeout(seconds), streaming.connected(of, path) as stream:
             await _splice(stream)

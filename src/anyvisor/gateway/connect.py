@@ -25,7 +25,11 @@ TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
 
 
 def console(call: Call, world: World) -> Decision:
-    """Open the serial console; clients take a 400 as "not yet" and try again."""
+    """Open the serial console; clients take a 400 as "not yet" and try again.
+
+    The newest client sends the one before away, as clients of the reference expect. With `shared=true`, which is
+    ours, it comes beside the others: the first writes, all read.
+    """
     vmi = world.the_vmi(call)
     if object_at(vmi, "spec", "domain", "devices").get("autoattachSerialConsole") is False:
         raise bad_request("No serial consoles are present.")
@@ -33,7 +37,8 @@ def console(call: Call, world: World) -> Decision:
         raise conflict(VMI, call.name, "VMI is in failed status")
     if not is_running(vmi):
         raise bad_request(NOT_RUNNING)
-    return _open(call, world, Stream("console"))
+    shared = call.query.get("shared", "") in TRUE
+    return _open(call, world, Stream("console", {"shared": "true"} if shared else {}))
 
 
 def vnc(call: Call, world: World) -> Decision:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anyvisor.agent import serial
-from anyvisor.agent.serial import Console, SerialLog
+from anyvisor.agent.serial import SHARED_CLIENTS, Console, SerialLog
 
 
 @pytest.fixture
@@ -166,3 +166,37 @@ def test_a_log_that_the_launcher_replaced_is_not_followed(tmp_path: Path, make: 
     with pytest.raises(OSError):
         SerialLog.adopt(directory, "serial", lambda _: None)
     os.close(directory)
+
+
+async def test_a_shared_console_is_read_by_all_and_written_by_the_first(pair: tuple[socket.socket, socket.socket]):
+    ours, guest = pair
+    console = Console()
+    console.attach(ours, lambda: None)
+    first, second, third = (client for client in (console.share(), console.share(), console.share()) if client)
+    guest.send(b"to all")
+    for client in (first, second, third):
+        assert await until(client, b"to all") == b"to all"
+    await second.write(b"not heard")
+    await first.write(b"one")
+    assert guest.recv(100) == b"one"
+    first.close()
+    await second.write(b"two")
+    assert guest.recv(100) == b"two"
+    taking_over = console.open()
+    assert second.closed == "another client opened this console"
+    assert not third.closed, "who only reads is not sent away"
+    assert await until(taking_over, b"to all") == b"to all"
+    console.detach()
+
+
+async def test_the_clients_of_a_shared_console_are_bounded(pair: tuple[socket.socket, socket.socket]):
+    console = Console()
+    console.attach(pair[0], lambda: None)
+    shared = [client for _ in range(SHARED_CLIENTS + 1) if (client := console.share()) is not None]
+    assert len(shared) == console.clients == SHARED_CLIENTS + 1
+    assert console.share() is None
+    shared.pop().close()
+    again = console.share()
+    assert again is not None
+    console.close("the machine ended")
+    assert {client.closed for client in (*shared, again)} == {"the machine ended"}
