@@ -31,6 +31,13 @@ class DriverAddress:
     fd_socket: str
     capabilities: frozenset[str] = frozenset()
     """What its manifest states: decides on what no field of a VMI asks for."""
+    version: str = ""
+    """Of a version that another one has replaced, and that has machines still; empty of the current one."""
+
+    @property
+    def key(self) -> str:
+        """Its name, with the version where it is not the current one."""
+        return f"{self.name}@{self.version}" if self.version else self.name
 
 
 class DriverSession:

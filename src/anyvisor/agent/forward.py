@@ -154,7 +154,7 @@ async def _through_driver(
     """By the VMM's user-mode network: the driver opens a local address for the time of the stream."""
     if not list_at(object_at(context.vmi(machine.id) or {}, "spec", "domain", "devices"), "interfaces"):
         raise ForwardError(web.HTTPConflict, "this guest has no network interface")
-    session = context.sessions.get(machine.record.driver)
+    session = context.session_of(machine.record)
     if session is None:
         raise ForwardError(web.HTTPServiceUnavailable, f"driver {machine.record.driver} does not answer; try again")
     request = OpenStreamRequest(machine_id=machine.id, kind=STREAM_KIND_GUEST_PORT, port=port, transport=protocol)

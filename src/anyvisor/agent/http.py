@@ -144,7 +144,7 @@ async def _machines(request: web.Request) -> web.Response:
 
 def _row(context: NodeContext, machine: Machine) -> dict[str, Any]:
     record = machine.record
-    session = context.sessions.get(record.driver)
+    session = context.session_of(record)
     state = session.states.get(machine.id) if session is not None else None
     row: dict[str, Any] = {
         "id": machine.id,
@@ -175,7 +175,7 @@ def _machine(request: web.Request) -> tuple[NodeContext, Machine]:
 async def _verb(request: web.Request) -> web.Response:
     context, machine = _machine(request)
     verb = request.path.rpartition("/")[2]
-    session = context.sessions.get(machine.record.driver)
+    session = context.session_of(machine.record)
     try:
         if session is None or not session.synced:
             raise DriverUnavailable(f"driver {machine.record.driver} does not answer; try again in a moment")
@@ -237,7 +237,7 @@ _EVENTS: Final = {
 def _connected_guest(request: web.Request) -> Machine:
     """The machine, whose guest's agent is connected."""
     context, machine = _machine(request)
-    session = context.sessions.get(machine.record.driver)
+    session = context.session_of(machine.record)
     state = session.states.get(machine.id) if session is not None else None
     if not machine.endpoints.of_purpose(Endpoint.PURPOSE_GUEST_AGENT):
         raise web.HTTPNotImplemented(text="the hypervisor of this machine has no channel to an agent in the guest\n")

@@ -5,7 +5,7 @@ import fcntl
 import logging
 import os
 import resource
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,6 +67,8 @@ class AgentConfig:
     """Where each machine's images and claims come from, instead of `images` and `claims`."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels of the Node that no driver states."""
+    released: Callable[[DriverAddress], None] | None = None
+    """Told of a version that another one has replaced, once it has no machine any more."""
     workers: int = 16
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
@@ -118,11 +120,11 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
 async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event | None) -> None:
     reporter = NodeReporter(config.client, config.node, config.endpoint, context.sessions, config.labels)
     for address in config.drivers:
-        context.sessions[address.name] = DriverSession(
+        context.sessions[address.key] = DriverSession(
             address,
             changed=context.queue.add,
-            restarted=partial(_driver_restarted, context, address.name),
-            facts_changed=partial(_facts_changed, context, reporter, address.name),
+            restarted=partial(_driver_restarted, context, address.key),
+            facts_changed=partial(_facts_changed, context, reporter, address.key),
         )
     await adopt.load(context)
     # Before anything that may have to wait: a guest stalls when nobody drains its console.
@@ -142,10 +144,25 @@ async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event
         if started is not None:
             started.set()
         try:
-            await context.queue.run(partial(sync.reconcile, context), config.workers)
+            await context.queue.run(partial(_reconcile, config, context), config.workers)
         finally:
             for machine in context.machines.values():
                 machine.close("the agent ended")
+
+
+async def _reconcile(config: AgentConfig, context: NodeContext, machine_id: str) -> float | None:
+    again = await sync.reconcile(context, machine_id)
+    if config.released is not None and not context.starting:
+        _release(config.released, context)
+    return again
+
+
+def _release(released: Callable[[DriverAddress], None], context: NodeContext) -> None:
+    held = {context.session_of(machine.record) for machine in context.machines.values()}
+    for key, session in list(context.sessions.items()):
+        if session.address.version and session not in held:
+            del context.sessions[key]
+            released(session.address)
 
 
 @asynccontextmanager
@@ -184,7 +201,7 @@ def _created_by(pod: CachedObject) -> tuple[str, ...]:
 def _driver_restarted(context: NodeContext, driver: str) -> None:
     """The driver's descriptors ended with its process."""
     for machine in context.machines.values():
-        if machine.record.driver == driver:
+        if context.session_of(machine.record) is context.sessions.get(driver):
             machine.endpoints.release_all(DRIVER)
             context.queue.add(machine.id)
 

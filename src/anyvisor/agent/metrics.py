@@ -42,7 +42,7 @@ class NodeCollector(Collector):
 
     def _states(self) -> Iterator[tuple[str, str]]:
         for machine in self._context.machines.values():
-            session = self._context.sessions.get(machine.record.driver)
+            session = self._context.session_of(machine.record)
             state = session.states.get(machine.id) if session is not None else None
             word = Phase.Name(state.phase).removeprefix("PHASE_").lower() if state is not None else "unknown"
             yield machine.record.driver, word

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.vmi_status import now
-from anyvisor.api.meta import Json, list_at, object_at, with_condition
+from anyvisor.api.meta import Json, labels, list_at, object_at, with_condition
 from anyvisor.api.wire import Time
 from anyvisor.hri.v1 import types_pb2 as hri
 from anyvisor.hri.v1.identity_pb2 import Condition
@@ -32,6 +32,9 @@ _ACCELERATORS: Final[Mapping[int, str]] = {
 _MACHINE_TYPE_LABEL: Final = "machine-type.node.kubevirt.io"
 _CPU_MODEL_LABEL: Final = "cpu-model.node.kubevirt.io"
 """Labels of the API itself, which launcher pods ask for whatever the driver is."""
+
+_DRIVER_LABEL: Final = "/driver"
+"""What follows a driver's name in the label that says that it works on the node."""
 
 _LIMITS: Final = {"cpu.count": "cpu.count", "memory.bytes": "memory.size", "memory.size": "memory.size"}
 
@@ -125,17 +128,17 @@ def node_labels(session: DriverSession) -> dict[str, str | None]:
         if fact.runs_guest and fact.accelerator in _ACCELERATORS
     }
     withdrawn = set(facts.withdrawn_capabilities)
-    labels = {f"{driver}/driver": healthy}
+    found = {f"{driver}{_DRIVER_LABEL}": healthy}
     for accelerator in _ACCELERATORS.values():
-        labels[f"{driver}/accelerator.{accelerator}"] = healthy and accelerator in usable
+        found[f"{driver}/accelerator.{accelerator}"] = healthy and accelerator in usable
     for capability in registry():
         if capability.node_varies and capability.id in session.address.capabilities:
-            labels[f"{driver}/capability.{capability.id}"] = healthy and capability.id not in withdrawn
+            found[f"{driver}/capability.{capability.id}"] = healthy and capability.id not in withdrawn
     for profile in facts.machine_profiles:
-        labels[f"{_MACHINE_TYPE_LABEL}/{profile}"] = healthy
+        found[f"{_MACHINE_TYPE_LABEL}/{profile}"] = healthy
     for model in facts.cpu_models:
-        labels[f"{_CPU_MODEL_LABEL}/{model}"] = healthy
-    return {label: "true" if holds else None for label, holds in labels.items()}
+        found[f"{_CPU_MODEL_LABEL}/{model}"] = healthy
+    return {label: "true" if holds else None for label, holds in found.items()}
 
 
 class NodeReporter:
@@ -195,19 +198,27 @@ class NodeReporter:
     async def _write(self) -> None:
         present = await self._present()
         old = {entry.get("driver"): entry for entry in list_at(present, "status", "drivers")}
+        current = {name: s for name, s in sorted(self._sessions.items()) if not s.address.version}
         status: Json = {
             "agent": {"endpoint": self._endpoint},
-            "drivers": [driver_status(s, old.get(name) or {}, now()) for name, s in sorted(self._sessions.items())],
+            "drivers": [driver_status(s, old.get(name) or {}, now()) for name, s in current.items()],
         }
         if status != object_at(present, "status"):
             await self._client.patch(HYPERVISOR_NODES, self._node, None, {"status": status}, subresource="status")
         wanted: dict[str, str | None] = {**self._own}
-        for session in self._sessions.values():
+        for session in current.values():
             wanted |= node_labels(session)
         if wanted != self._labels:
-            gone: dict[str, str | None] = dict.fromkeys(self._labels)
+            gone: dict[str, str | None] = dict.fromkeys(self._labels) or await self._left_behind(current)
             await self._client.patch(NODES, self._node, None, {"metadata": {"labels": gone | wanted}})
             self._labels = wanted
+
+    async def _left_behind(self, current: Collection[str]) -> dict[str, str | None]:
+        """Labels of drivers that an agent before us knew, and that are not installed any more."""
+        present = labels(await self._client.get(NODES, self._node))
+        drivers = [label.removesuffix(_DRIVER_LABEL) for label in present if label.endswith(_DRIVER_LABEL)]
+        gone = tuple(f"{driver}/" for driver in drivers if driver not in current)
+        return {label: None for label in present if label.startswith(gone)}
 
     async def _present(self) -> Json:
         try:

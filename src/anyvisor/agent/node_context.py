@@ -8,7 +8,7 @@ from typing import Protocol
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.launchers import LauncherSource
 from anyvisor.agent.machine import Machine, NetworkSet
-from anyvisor.agent.records import RecordStore
+from anyvisor.agent.records import Record, RecordStore
 from anyvisor.agent.volumes.source import ClaimSource, ImageSource
 from anyvisor.api.meta import Json
 from anyvisor.kube.client import Client
@@ -63,6 +63,10 @@ class NodeContext:
     """Monotonic seconds of the next try: what a failed start itself stirs up must not begin it anew."""
     damaged: dict[str, str] = field(default_factory=dict[str, str])
     """Machines whose record cannot be used, and why: they are reported and not touched."""
+
+    def session_of(self, record: Record) -> DriverSession | None:
+        """The driver that runs a machine: the version that started it where that is here, else the current one."""
+        return self.sessions.get(f"{record.driver}@{record.driver_version}") or self.sessions.get(record.driver)
 
     def volume_sources(self, vmi: Json, pod_uid: str) -> tuple[ImageSource, ClaimSource]:
         """Where the images and claims of one machine are found."""

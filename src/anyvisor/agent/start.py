@@ -266,6 +266,7 @@ async def _prepare(
         CONSOLE_LOG if "console.log" in session.address.capabilities else "",
         agent_port="guest.agent" in session.address.capabilities,
         attachable="change.disk.attach" in session.address.capabilities,
+        tells_mtu="nic.mtu" in session.address.capabilities,
         variables=opened.volumes.variables,
         tpm_state=opened.volumes.tpm_state,
     )

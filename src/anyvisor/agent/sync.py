@@ -156,7 +156,7 @@ async def _unknown(context: NodeContext, vmi: Json) -> float | None:
 
 
 async def _with_machine(context: NodeContext, machine: Machine, vmi: Json | None) -> float | None:
-    session = context.sessions.get(machine.record.driver)
+    session = context.session_of(machine.record)
     if machine.record.end is None and not machine.alive:
         await machine.end(context.store, await finish.read_end(machine, session))
     if machine.record.end is None:

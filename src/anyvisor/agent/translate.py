@@ -98,6 +98,8 @@ class Parts:
     tpm_state: str = ""
     """Handle of the TPM's kept state; empty = it is not kept."""
     agent_port: bool = True
+    tells_mtu: bool = True
+    """Whether the driver can tell the guest an MTU; else the guest has it by DHCP alone."""
     """Whether the driver has a channel to an agent inside the guest; no field of a VMI asks for it."""
     attachable: bool = False
     """Whether the driver attaches disks while the guest runs."""
@@ -110,7 +112,7 @@ def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
     at = "spec.domain"
     only(domain, _DOMAIN_FIELDS, at)
     only(object_at(domain, "devices"), DEVICE_FIELDS, f"{at}.devices")
-    all_nics = [_nic(nic) for nic in parts.nics]
+    all_nics = [_nic(nic, mtu=parts.tells_mtu) for nic in parts.nics]
     result = Machine(
         id=uid(vmi),
         name=f"{vmi['metadata'].get('namespace', '')}/{name(vmi)}"[:253],
@@ -275,10 +277,12 @@ def _boot_order(domain: Json, later: Collection[str]) -> list[str]:
     return [id_ for _, id_ in sorted(from_disks + from_nics)]
 
 
-def _nic(nic: Nic) -> Nic:
+def _nic(nic: Nic, *, mtu: bool) -> Nic:
     renamed = Nic()
     renamed.CopyFrom(nic)
     renamed.id = nic_id(nic.id)
+    if not mtu:
+        renamed.mtu = 0
     return renamed
 
 

@@ -48,12 +48,27 @@ def _classes(items: list[Json]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]
 
 
 def _drivers(items: list[Json]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    manifests = [(item["metadata"]["name"], item["spec"]["manifest"]) for item in items]
-    rows = [
-        (name, m["version"], m["vmm"]["name"], m["launchMode"], ",".join(m["accelerators"]), len(m["capabilities"]))
-        for name, m in manifests
-    ]
-    return ("DRIVER", "VERSION", "VMM", "LAUNCH", "ACCELERATORS", "CAPABILITIES"), rows
+    rows = [(item["metadata"]["name"], *_manifest(item["spec"]["manifest"]), *_worths(item["spec"])) for item in items]
+    head = ("DRIVER", "VERSION", "VMM", "LAUNCH", "ACCELERATORS", "SUPPORTED", "CLAIMED", "EXPERIMENTAL")
+    return head, rows
+
+
+def _manifest(manifest: Json) -> tuple[str, ...]:
+    return manifest["version"], manifest["vmm"]["name"], manifest["launchMode"], ",".join(manifest["accelerators"])
+
+
+def _worths(spec: Json) -> tuple[Any, ...]:
+    """How many capabilities are proven by a result of the conformance program, only claimed, or experimental."""
+    from anyvisor.planning.evidence import counts, standing
+    from anyvisor.planning.manifest import ManifestError, digest, parse
+    from anyvisor.planning.registry import registry
+
+    try:
+        manifest = parse(spec["manifest"], registry())
+    except ManifestError:
+        return ("not usable", "", "")
+    found = counts(standing(manifest, digest(spec["manifest"]), cast("list[Json]", list_at(spec, "evidence"))))
+    return found["supported"], found["claimed"], found["experimental"]
 
 
 def _nodes(items: list[Json]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:

@@ -35,6 +35,7 @@ COMMANDS = {
     "review": "say which hypervisor classes would run a machine, and what would work instead",
     "classes": "list the hypervisor classes",
     "drivers": "list the installed hypervisor drivers",
+    "driver": "install, upgrade, remove and list drivers while the instance runs",
     "nodes": "list the nodes with what they can run",
     "image": "pull, build, import, list and remove images",
     "backup": "write a copy of all objects to a file, while the instance runs",

@@ -10,12 +10,12 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 
-from anyvisor.embedded import control, driver_process, node, pki, zygote
+from anyvisor.embedded import added_driver, control, driver_process, driver_store, node, pki, zygote
 from anyvisor.embedded.instance import Instance, InstanceError, describe, lock_instance
 from anyvisor.embedded.podnetwork import choose_service_network, pod_networks
 from anyvisor.embedded.podrunner import cgroups
 from anyvisor.embedded.zygote import Component
-from anyvisor.hri.packages import load
+from anyvisor.hri.packages import DriverPackage, load
 
 _BACKLOG = 1024
 # Imported once before anything is forked, so that all components share the pages.
@@ -40,22 +40,39 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
         import_module(name)
     packages = [load(name) for name in drivers]
     run_control = partial(control.run, instance, listener, context, packages, ready)
-    components = [Component("control", run_control, instance.log("control"))]
+    fixed = [Component("control", run_control, instance.log("control"))]
     for name in names:
         pki.ensure_client(instance, f"kubelet-{name}", f"system:node:{name}", ["system:nodes"])
         pki.ensure_client(instance, f"agent-{name}", f"system:anyvisor:agent:{name}", ["system:anyvisor:agents"])
-        run_node = partial(node.run, instance, name, packages, first=name == names[0])
-        components.append(Component(f"agent-{name}", run_node, instance.log(f"agent-{name}")))
         for package in packages:
             sockets = driver_process.listen(instance, name, package.name)
             run_driver = partial(driver_process.run, instance, name, package, sockets)
             label = f"driver-{package.name}-{name}"
-            components.append(Component(label, run_driver, instance.log(label)))
+            fixed.append(Component(label, run_driver, instance.log(label)))
+
+    def components() -> list[Component]:
+        return [*fixed, *_of_drivers(instance, names, packages)]
+
     try:
-        zygote.serve(components, instance.zygote_socket, lambda: None, [lock])
+        zygote.serve(components(), instance.zygote_socket, lambda: None, [lock], components)
     finally:
         _clear_run_dir(instance)
         os.close(lock)
+
+
+def _of_drivers(instance: Instance, nodes: Sequence[str], packages: Sequence[DriverPackage]) -> list[Component]:
+    """What depends on the drivers that were added: their processes, and each node's agent, which must know them all."""
+    driver_store.clean(instance)
+    current, retired = driver_store.added(instance), driver_store.retired(instance)
+    known = ",".join(f"{folder.name}@{folder.version}" for folder in (*current, *retired))
+    found: list[Component] = []
+    for name in nodes:
+        run_node = partial(node.run, instance, name, packages, current, retired, first=name == nodes[0])
+        found.append(Component(f"agent-{name}", run_node, instance.log(f"agent-{name}"), known))
+        for folder in (*current, *retired):
+            label = f"driver-{folder.name}-{folder.version}-{name}"
+            found.append(Component(label, partial(added_driver.run, instance, name, folder), instance.log(label)))
+    return found
 
 
 def _clear_run_dir(instance: Instance) -> None:

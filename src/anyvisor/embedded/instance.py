@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import tempfile
+import zlib
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -18,6 +19,7 @@ DATA_DIR_VARIABLE = "ANYVISOR_DATA_DIR"
 _UID_RANGE_START = 1_000_000_000
 _UIDS_PER_INSTANCE = 65_536
 _CONTROL, _DRIVER, _IMAGES, _FIRST_VM = 1, 2, 3, 1_024
+_FIRST_ADDED, _ADDED = 64, 512
 
 
 class InstanceError(Exception):
@@ -34,6 +36,12 @@ class Users:
     first_vm: int
     vm_count: int
     separate: bool
+
+    def added(self, driver: str) -> int:
+        """The user of a driver that was added: one of its own."""
+        if not self.separate:
+            return self.driver
+        return self.control - _CONTROL + _FIRST_ADDED + zlib.crc32(driver.encode()) % _ADDED
 
 
 @dataclass(frozen=True, slots=True)

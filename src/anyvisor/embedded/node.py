@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -17,7 +19,7 @@ from anyvisor.agent.machine import Machine
 from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
 from anyvisor.agent.node_context import AttachNetwork
-from anyvisor.embedded import driver_process, podnetwork
+from anyvisor.embedded import added_driver, driver_process, podnetwork
 from anyvisor.embedded.images.pull import puller
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
@@ -33,6 +35,9 @@ from anyvisor.embedded.volumes.claims import LocalClaims
 from anyvisor.embedded.volumes.disks import Disks
 from anyvisor.embedded.volumes.names import PROVISIONER
 from anyvisor.embedded.volumes.provisioner import Provisioner
+from anyvisor.embedded.zygote_client import ZygoteClient
+from anyvisor.hri.folders import DriverFolder
+from anyvisor.hri.manifests import stated
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.kube.client import Client
 from anyvisor.kube.config import ClientConfig
@@ -42,19 +47,40 @@ from anyvisor.kube.http import HttpTransport
 POD_RUNNER = "anyvisor.io/pod-runner"
 
 
-def run(instance: Instance, node: str, packages: Sequence[DriverPackage], *, first: bool) -> None:
+def run(
+    instance: Instance,
+    node: str,
+    packages: Sequence[DriverPackage],
+    added: Sequence[DriverFolder] = (),
+    retired: Sequence[DriverFolder] = (),
+    *,
+    first: bool,
+) -> None:
     """Run until SIGTERM; guests do not notice. The `first` node does what there is once per machine."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=driver_process.LOG_FORMAT)
-    addresses = [_address(instance, node, package) for package in packages]
+    addresses = [
+        *(_address(driver_process.directory(instance, node, package.name), package.manifest) for package in packages),
+        *(_address(added_driver.place(instance, node, folder), folder.raw) for folder in added),
+        *(_address(added_driver.place(instance, node, folder), folder.raw, retired=True) for folder in retired),
+    ]
     uvloop.run(_run(instance, node, addresses, first))
 
 
-def _address(instance: Instance, node: str, package: DriverPackage) -> DriverAddress:
-    place, manifest = driver_process.directory(instance, node, package.name), package.manifest
-    stated = frozenset(
-        name for name, statement in manifest["capabilities"].items() if statement.get("state") in (True, "yes")
+def _address(place: Path, manifest: Mapping[str, Any], *, retired: bool = False) -> DriverAddress:
+    return DriverAddress(
+        manifest["driver"],
+        str(place / "hri.sock"),
+        str(place / "fd.sock"),
+        stated(manifest),
+        version=manifest["version"] if retired else "",
     )
-    return DriverAddress(manifest["driver"], str(place / "hri.sock"), str(place / "fd.sock"), stated)
+
+
+def _released(instance: Instance, address: DriverAddress) -> None:
+    """The zygote removes a version that nothing needs; it starts this process anew then."""
+    logging.getLogger(__name__).info("driver %s has no machine any more", address.key)
+    reload = ZygoteClient(instance.zygote_socket).reload
+    asyncio.get_running_loop().run_in_executor(None, reload)
 
 
 def _transport(instance: Instance, name: str) -> HttpTransport:
@@ -121,6 +147,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
         attach_network=_attach(instance, networks, Client(kubelet), Client(agent)),
         http_uids=(users.control,),
         machines=machines,
+        released=partial(_released, instance),
     )
     try:
         async with (

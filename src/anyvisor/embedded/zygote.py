@@ -42,6 +42,8 @@ class Component:
     name: str
     run: Callable[[], None]
     log: Path
+    revision: str = ""
+    """What it was made from; when another comes in its place (`reload`), the process starts anew."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,8 @@ class _Child:
     restarts: int = 0
     failures: int = 0
     due: float = 0.0
+    leaving: bool = False
+    """It is not wanted any more, and goes with its process."""
 
 
 @dataclass(slots=True)
@@ -59,20 +63,26 @@ class _Server:
     children: list[_Child]
     listener: socket.socket
     private: Sequence[int] = ()
+    reload: Callable[[], Sequence[Component]] | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     since: float = field(default_factory=time.monotonic)
     stopping: bool = False
 
 
 def serve(
-    components: Sequence[Component], socket_path: Path, ready: Callable[[], None], private: Sequence[int] = ()
+    components: Sequence[Component],
+    socket_path: Path,
+    ready: Callable[[], None],
+    private: Sequence[int] = (),
+    reload: Callable[[], Sequence[Component]] | None = None,
 ) -> None:
     """Fork `components`, answer requests at `socket_path`, and return when told to stop.
 
-    `private` descriptors are the zygote's alone and closed in what it forks.
+    `private` descriptors are the zygote's alone and closed in what it forks. `reload` tells on request what there
+    should be now.
     """
     listener = _listen(socket_path)
-    server = _Server([_Child(component) for component in components], listener, private)
+    server = _Server([_Child(component) for component in components], listener, private, reload)
     wakeup, signalled = socket.socketpair()
     for end in (wakeup, signalled):
         end.setblocking(False)
@@ -112,7 +122,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _turn(server: _Server, wakeup: socket.socket) -> None:
-    due = [child.due for child in server.children if child.pid == 0]
+    due = [child.due for child in server.children if child.pid == 0 and not child.leaving]
     timeout = max(0.0, min(due) - time.monotonic()) if due else None
     for key, _ in server.selector.select(timeout):
         if key.fileobj is wakeup:
@@ -124,7 +134,7 @@ def _turn(server: _Server, wakeup: socket.socket) -> None:
     _reap(server)
     now = time.monotonic()
     for child in server.children:
-        if child.pid == 0 and child.due <= now and not server.stopping:
+        if child.pid == 0 and child.due <= now and not (server.stopping or child.leaving):
             child.restarts += 1
             _fork_component(server, child)
 
@@ -140,6 +150,7 @@ def _reap(server: _Server) -> None:
         for child in server.children:
             if child.pid == pid:
                 _ended(child, os.waitstatus_to_exitcode(status))
+        server.children = [child for child in server.children if child.pid or not child.leaving]
 
 
 def _ended(child: _Child, code: int) -> None:
@@ -283,11 +294,37 @@ def _handle(server: _Server, request: dict[str, Any], descriptors: list[int]) ->
                 for child in server.children
             ]
             return {"pid": os.getpid(), "seconds": round(now - server.since, 1), "components": rows}, []
+        case "reload":
+            return _reload(server), []
         case "stop":
             server.stopping = True
             return {}, []
         case unknown:
             raise ValueError(f"unknown request {unknown!r}")
+
+
+def _reload(server: _Server) -> dict[str, Any]:
+    """Start what is new, end what is gone, start anew what is made from something else."""
+    if server.reload is None:
+        raise ValueError("this zygote has nothing to reload")
+    wanted = {component.name: component for component in server.reload()}
+    known = {child.component.name for child in server.children if not child.leaving}
+    changed = [child for child in server.children if _differs(child, wanted.get(child.component.name))]
+    for child in changed:
+        component = wanted.get(child.component.name)
+        child.leaving = component is None
+        child.component = component or child.component
+        if child.pid:
+            os.kill(child.pid, signal.SIGTERM)
+    fresh = [_Child(component) for name, component in wanted.items() if name not in known]
+    server.children = [child for child in server.children if child.pid or not child.leaving] + fresh
+    for child in fresh:
+        _fork_component(server, child)
+    return {"changed": [child.component.name for child in (*changed, *fresh)]}
+
+
+def _differs(child: _Child, component: Component | None) -> bool:
+    return not child.leaving and (component is None or component.revision != child.component.revision)
 
 
 def _fork_launcher(server: _Server, request: dict[str, Any], descriptors: list[int]) -> int:

@@ -64,6 +64,10 @@ class ZygoteClient:
         """The zygote's pid, and each component's name, pid, restarts and age in seconds."""
         return self._call({"op": "status"}, [])[0]
 
+    def reload(self) -> list[str]:
+        """Have the zygote look at the installed drivers again; the names of the components that it started or ended."""
+        return list(self._call({"op": "reload"}, [])[0]["changed"])
+
     def stop(self) -> None:
         """Tell the zygote to end the components and itself. Guests go on."""
         self._call({"op": "stop"}, [])

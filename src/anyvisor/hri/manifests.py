@@ -78,5 +78,10 @@ class Packaged:
 @cache
 def packaged(package: str) -> Packaged:
     """The file `manifest.yaml` in a driver's package, read once. The parser leaves megabytes behind in the process."""
-    data = read(resources.files(package).joinpath("manifest.yaml").read_text(encoding="utf-8"))
+    return of_text(resources.files(package).joinpath("manifest.yaml").read_text(encoding="utf-8"))
+
+
+def of_text(text: str) -> Packaged:
+    """The same of a file's text. Raises ManifestFileError."""
+    data = read(text)
     return Packaged(data, digest(data), stated(data))

@@ -92,6 +92,13 @@ class Vmm(_Data, frozen=True, kw_only=True):
     """How to get it: one command or sentence."""
 
 
+class Process(_Data, frozen=True, kw_only=True):
+    """How the driver's own process is started, where a supervisor of ours does it."""
+
+    command: tuple[str, ...] = ("./driver", "--hri", "{hri}", "--fd", "{fd}")
+    """The first word is a program, relative to the driver's folder; `{hri}` and `{fd}` are the sockets to bind."""
+
+
 class Pod(_Data, frozen=True, kw_only=True):
     """The driver's part of the launcher pod."""
 
@@ -123,6 +130,7 @@ class Manifest(_Data, frozen=True, kw_only=True):
     hri: Hri
     vmm: Vmm
     launch_mode: LaunchMode
+    process: Process = Process()
     architectures: tuple[str, ...]
     accelerators: tuple[str, ...]
     """Best first: kvm, mshv, emulation, none."""
@@ -158,6 +166,7 @@ class ManifestError(ValueError):
 _ACCELERATORS: Final = ("kvm", "mshv", "emulation", "none")
 _FACETS: Final = ("uuid", "mac", "pci", "profile", "cpu-model", "firmware-vars", "tpm-state")
 _SCOPES: Final = ("reset", "restart", "upgrade", "move", "driver-change")
+_VERSION: Final = r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,62}"
 _SUBDOMAIN: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
 
 
@@ -215,6 +224,12 @@ def _check_head(manifest: Manifest) -> list[str]:
         problems.append(f"driver: {manifest.driver[:80]!r} must be a DNS subdomain of at most 63 characters")
     if not 1 <= manifest.hri.min_minor <= manifest.hri.max_minor:
         problems.append("hri: minMinor must be at least 1 and at most maxMinor")
+    if not manifest.process.command or "{hri}" not in " ".join(manifest.process.command):
+        problems.append("process.command: it must name a program and take {hri}, the socket to bind")
+    elif manifest.process.command[0].startswith("/") or ".." in manifest.process.command[0].split("/"):
+        problems.append("process.command: the program must lie in the driver's folder")
+    if not manifest.version or not re.fullmatch(_VERSION, manifest.version):
+        problems.append(f"version: {manifest.version[:80]!r} must be 1 to 63 letters, digits, '.', '+', '_' and '-'")
     if not manifest.architectures:
         problems.append("architectures: at least one is needed")
     if not manifest.accelerators:

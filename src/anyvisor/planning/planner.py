@@ -27,6 +27,8 @@ __all__ = ["Assessment", "Driver", "Policy", "assess", "effective", "plan"]
 CORE_MINOR: Final = 1
 """The newest HRI minor that the core speaks; equal to the HRI room's, held by a test."""
 SKEW: Final = 3
+PLAIN_IMAGE: Final = "anyvisor/launcher"
+"""Of a driver that names none: the launcher alone, which is enough where there is no VMM in it or it is the host's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +353,7 @@ def _no_memory() -> Finding:
 def _pod(manifest: Manifest, spec: Mapping[str, Any]) -> PodShape:
     architecture = _text(spec.get("architecture")) or manifest.architectures[0]
     return PodShape(
-        image=manifest.pod.images.get(architecture, manifest.pod.image),
+        image=manifest.pod.images.get(architecture, manifest.pod.image) or PLAIN_IMAGE,
         seccomp_profile=manifest.pod.seccomp_profile,
         run_as_user=manifest.pod.run_as_user,
         shared_memory_bytes=resources.guest_memory(spec) if manifest.pod.shared_memory == "guest" else 0,

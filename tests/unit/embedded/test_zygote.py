@@ -25,11 +25,14 @@ def steady():
 def failing():
     raise RuntimeError("it broke")
 
-serve(
-    [Component("steady", steady, place / "steady.log"), Component("failing", failing, place / "failing.log")],
-    place / "z.sock",
-    lambda: (place / "ready").touch(),
-)
+fixed = [Component("steady", steady, place / "steady.log"), Component("failing", failing, place / "failing.log")]
+
+def wanted():
+    lines = (place / "wanted").read_text().split()
+    return [*fixed, *(Component(name, steady, place / "more.log", revision) for name, revision in
+                      (line.split(":") for line in lines))]
+
+serve(fixed, place / "z.sock", lambda: (place / "ready").touch(), reload=wanted)
 """
 
 
@@ -147,3 +150,22 @@ def test_senseless_requests_are_refused_and_harm_nothing(rundir: Path, message: 
 def test_where_no_zygote_is_the_error_says_so(rundir: Path) -> None:
     with pytest.raises(ZygoteError, match="does not answer"):
         ZygoteClient(rundir / "none.sock").status()
+
+
+def test_what_is_wanted_changes_while_it_runs(tmp_path: Path):
+    with running(tmp_path) as (_, client):
+        steady = component(client, "steady")["pid"]
+        (tmp_path / "wanted").write_text("a:1 b:1")
+        assert sorted(client.reload()) == ["a", "b"]
+        first = {name: component(client, name)["pid"] for name in ("a", "b")}
+        assert client.reload() == []
+        (tmp_path / "wanted").write_text("a:2")
+        assert sorted(client.reload()) == ["a", "b"]
+        eventually(lambda: not alive(first["a"]) and not alive(first["b"]))
+        eventually(lambda: component(client, "a")["pid"] not in (0, first["a"]))
+        assert {row["name"] for row in client.status()["components"]} == {"steady", "failing", "a"}
+        assert component(client, "steady")["pid"] == steady
+        (tmp_path / "wanted").unlink()
+        with pytest.raises(ZygoteError, match="wanted"):
+            client.reload()
+        assert component(client, "steady")["pid"] == steady

@@ -11,6 +11,8 @@ class HypervisorDriverSpec(Model, frozen=True, kw_only=True):
 
     manifest: dict[str, Any]
     """The driver's manifest, as it ships it: capabilities, overhead model, pod shape, parameter schema."""
+    evidence: tuple[dict[str, Any], ...] | None = None
+    """Results of the conformance program: what they prove of this manifest counts as supported, the rest as claimed."""
 
 
 class HypervisorDriver(Model, frozen=True, kw_only=True):

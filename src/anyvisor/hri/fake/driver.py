@@ -46,7 +46,9 @@ _MAX_HANDLE = 60 << 10
 class FakeDriver(Driver):
     """See the package. `guests` lets a test play the guest: end it, panic, reboot."""
 
-    def __init__(self, faults: Faults | None = None, vmm_version: str = "1.0") -> None:
+    def __init__(
+        self, faults: Faults | None = None, vmm_version: str = "1.0", manifest: manifests.Packaged | None = None
+    ) -> None:
         self.faults = faults or Faults()
         self.guests: dict[str, FakeGuest] = {}
         self.healthy = True
@@ -54,7 +56,7 @@ class FakeDriver(Driver):
         self._vmm_version = vmm_version
         self._calls: Counter[str] = Counter()
         self._kept: list[int] = []
-        packaged = manifests.packaged("anyvisor.hri.fake")
+        packaged = manifest or manifests.packaged("anyvisor.hri.fake")
         self.manifest = packaged.data
         self._digest = packaged.digest
         self._stated = packaged.stated
@@ -64,8 +66,8 @@ class FakeDriver(Driver):
         """Who it is; `minor` of the faults is all that it speaks then."""
         minor = self.faults.minor
         return DriverInfo(
-            driver=NAME,
-            version="0.1.0",
+            driver=self.manifest["driver"],
+            version=self.manifest["version"],
             vmm_name="none",
             vmm_version=self._vmm_version,
             manifest_digest=self._digest,
