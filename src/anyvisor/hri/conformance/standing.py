@@ -82,6 +82,7 @@ def machine_for(session: Session, works: Basis, materials: Materials) -> Machine
         memory=Memory(size_bytes=MEMORY, max_bytes=MORE_MEMORY if session.claim("memory.hotplug") else 0),
         disks=_disks(session, works, materials),
         nics=_nics(session, works, materials),
+        attachable_disks=2 if session.claim("change.disk.attach") else 0,
     )
     if session.claim("identity.uuid"):
         machine.identity.MergeFrom(SystemIdentity(uuid=UUID))

@@ -10,7 +10,7 @@ from anyvisor.hri.v1.types_pb2 import Finding
 
 HONOURED: Final = frozenset(
     {
-        *("id", "name", "accelerator", "profile", "parameters"),
+        *("id", "name", "accelerator", "profile", "parameters", "attachable_disks"),
         *("cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max_sockets", "cpu.model"),
         *("memory.size_bytes", "memory.max_bytes"),
         *("boot.firmware.kind", "boot.kernel", "boot.order"),
