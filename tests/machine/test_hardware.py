@@ -63,7 +63,8 @@ def equipped() -> Machine:
     for index, bus in enumerate((Disk.BUS_VIRTIO, Disk.BUS_VIRTIO, Disk.BUS_SCSI, Disk.BUS_SATA, Disk.BUS_USB)):
         disk = made.disks.add(id=f"d{index}", kind=Disk.KIND_DISK, bus=bus, serial=f"S{index}")
         disk.volume.layers.add(handle=f"d{index}", format=VolumeHandle.Layer.FORMAT_RAW)
-    made.disks[0].io_thread = made.disks[1].io_thread = 1
+    made.disks[0].io_thread, made.disks[0].queues = 1, 2
+    made.disks[1].dedicated_io_thread = True
     made.devices.add(id="watchdog", watchdog=Watchdog(model="i6300esb", action="poweroff"))
     made.devices.add(id="sound", sound=Sound(model="ich9"))
     made.devices.add(id="balloon", balloon=Balloon(statistics_seconds=1))
@@ -101,8 +102,11 @@ async def test_a_guest_finds_what_it_was_given(rig: Rig, rundir: Path) -> None:
     assert set(PCI) <= set(re.findall(r"0x\w+:0x\w+", listed)), listed
     dmi = await ask(guest, "cd /sys/class/dmi/id; cat chassis_vendor chassis_serial product_serial product_uuid")
     assert all(text in dmi for text in ("Acme, Inc.", "C-1", "M-1", "5d307ca9-b3ef-428c-8861-06e72d69f223"))
-    disks = await ask(guest, "cat /sys/block/vd*/serial; head -c 2 /dev/sda; cat /sys/block/sda/device/vendor")
+    disks = await ask(
+        guest, "cat /sys/block/vd*/serial; head -c 2 /dev/sda; cat /sys/block/sda/device/vendor; ls /sys/block/vda/mq"
+    )
     assert re.search(r"S0\s*S1\s*d2QEMU", disks), disks
+    assert re.search(r"^0 +1$", disks, re.MULTILINE), disks
     clock = await ask(guest, "cat /sys/class/rtc/rtc0/since_epoch; ls /sys/class/rtc; dmesg | grep -ci hpet")
     [seconds] = re.findall(r"^(\d{9,})$", clock, re.MULTILINE)
     assert abs(int(seconds) - OFFSET - time.time()) < 60

@@ -37,6 +37,9 @@ _LIMIT_LINES: Final[Mapping[str, str]] = {
 """Their lines in /proc/<pid>/limits."""
 
 
+_ENDPOINT: Final = "endpoint/"
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """All that is needed for one hand-over."""
@@ -73,7 +76,7 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
             return Launch(shim.Plan([], [], []), [], records)
         for endpoint, record in zip(prepared.endpoints, records, strict=True):
             if endpoint.WhichOneof("location") == "listen_descriptor":
-                held.put(f"endpoint/{record.id}", endpoints.bind(launcher, record))
+                held.put(_ENDPOINT + record.id, endpoints.bind(launcher, record))
     except EndpointError as error:
         raise LauncherError(str(error)) from error
     numbers, descriptors = _slots(_numbered(prepared), held)
@@ -92,6 +95,13 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
             raise LauncherError(f"the driver's launch plan cannot be used: {error}") from error
     processes = tuple(HelperRecord(helper.name, helper.argv[0], helper.on_exit) for helper in plan.helpers)
     return Launch(made, descriptors, records, processes)
+
+
+def close_listeners(held: Descriptors) -> None:
+    """Close our copies of the VMM's sockets once it has them: with one open, its end would not show on connections."""
+    for handle in held.handles():
+        if handle.startswith(_ENDPOINT):
+            os.close(held.take(handle))
 
 
 def connect_pairs(plan: LaunchPlan, held: Descriptors) -> None:
@@ -127,7 +137,7 @@ def _slots(wanted: Mapping[int, str], held: Descriptors) -> tuple[list[int], lis
     descriptors: list[int] = []
     for number, handle in sorted(wanted.items()):
         own = held.get(handle)
-        descriptor = own if own is not None else held.get(f"endpoint/{handle}")
+        descriptor = own if own is not None else held.get(_ENDPOINT + handle)
         if descriptor is None:
             raise LauncherError(f"the driver wants descriptor {handle[:80]!r}, which this machine does not have")
         numbers.append(number)

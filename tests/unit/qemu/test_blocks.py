@@ -45,7 +45,10 @@ def test_a_bus_that_takes_no_disk_live_is_refused() -> None:
     assert [finding.field for finding in draft.refusals] == ["attach_disk.bus"]
 
 
-def test_a_medium_is_read_only_in_every_layer() -> None:
+def test_nobody_writes_to_a_medium_whatever_its_descriptors_allow() -> None:
     draft = LiveDraft()
     assert add_medium(draft, "cd", OVERLAY, 100) == "d100-cd-0"
-    assert all(arguments and arguments["read-only"] is True for _, arguments in draft.commands)
+    nodes = {str(arguments["node-name"]): arguments for _, arguments in draft.commands if arguments}
+    assert all(nodes[f"d100-cd-{number}"]["read-only"] is True for number in range(len(OVERLAY.layers)))
+    opened = [nodes[f"d100-cd-{number}-f"]["read-only"] for number in range(len(OVERLAY.layers))]
+    assert opened == [layer.read_only for layer in OVERLAY.layers]

@@ -135,7 +135,9 @@ def _chain(draft: Draft, disk: Disk, index: int, path: str) -> str:
             "cache": {"direct": direct, "no-flush": False},
         }
         storage = f"{name}-f"
-        draft.json("blockdev", {"node-name": storage, **_storage(draft, disk, layer), **common})
+        # QEMU takes a descriptor only for what it was opened for; who may write is said by the node above.
+        opened: dict[str, Json] = {**common, "read-only": layer.read_only}
+        draft.json("blockdev", {"node-name": storage, **_storage(draft, disk, layer), **opened})
         node: dict[str, Json] = {"node-name": name, "driver": FORMATS[layer.format], "file": storage, **common}
         if layer.format == VolumeHandle.Layer.FORMAT_QCOW2:
             node["backing"] = below
