@@ -44,7 +44,7 @@ def boots(instance: Instance, name: str) -> str:
         seen.append(instance.console(name, 3))
         return "ANYVISOR t=" in seen[-1]
 
-    eventually(ready, 180, lambda: instance.story(name))
+    eventually(ready, 300, lambda: instance.story(name))
     return seen[-1]
 
 

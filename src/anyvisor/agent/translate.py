@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from anyvisor.agent.translate_devices import (
     DEVICE_FIELDS,
+    NO_DEVICES,
     consoles,
     devices,
     disk_id,
@@ -111,7 +112,7 @@ def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
     domain = object_at(vmi, "spec", "domain")
     at = "spec.domain"
     only(domain, _DOMAIN_FIELDS, at)
-    only(object_at(domain, "devices"), DEVICE_FIELDS, f"{at}.devices")
+    only(object_at(domain, "devices"), DEVICE_FIELDS, f"{at}.devices", ignored=NO_DEVICES)
     all_nics = [_nic(nic, mtu=parts.tells_mtu) for nic in parts.nics]
     result = Machine(
         id=uid(vmi),
@@ -344,7 +345,8 @@ def _lifecycle(vmi: Json, domain: Json) -> Lifecycle:
 
 
 def _features(features: Json, at: str) -> Features:
-    only(features, {"acpi", "apic", "smm", "kvm", "hyperv", "pvspinlock"}, at)
+    known = {"acpi", "apic", "smm", "kvm", "hyperv", "pvspinlock"}
+    only(features, known, at, ignored={"hypervPassthrough": {"enabled": False}})
     result = Features(
         smm=_enabled(features, "smm", absent=False),
         hidden_hypervisor=bool(object_at(features, "kvm").get("hidden")),

@@ -57,6 +57,8 @@ DEVICE_FIELDS: Final = frozenset(
         "watchdog",
     }
 )
+NO_DEVICES: Final = {"useVirtioTransitional": False}
+"""Fields that ask for nothing with this value."""
 _BUSES: Final = {
     "virtio": Disk.BUS_VIRTIO,
     "sata": Disk.BUS_SATA,
@@ -162,7 +164,7 @@ def _vcpus(vmi: Json) -> int:
 
 
 def _disk(disk: Json, volumes: Mapping[str, VolumeHandle], queues: int, at: str) -> Disk:
-    only(disk, _DISK_FIELDS, at)
+    only(disk, _DISK_FIELDS, at, ignored={"changedBlockTracking": False})
     name = str(disk["name"])
     kind = next((word for word in _KINDS if isinstance(disk.get(word), dict)), "disk")
     target = object_at(disk, kind)

@@ -68,7 +68,7 @@ def _zone(draft: Draft, clock: Clock) -> str:
 
 def _rtc(draft: Draft, timer: Clock.Timer, options: list[str], path: str) -> None:
     if not timer.present:
-        draft.refuse("CAP_NO", f"{path}.present", "the board has a real-time clock always; leave it out", have="on")
+        draft.note("IGNORED", f"{path}.present", "the board has a real-time clock always", want="off", severity="warn")
     if timer.track not in _TRACKS:
         draft.refuse(
             "VALUE_NOT_IN_SET", f"{path}.track", "use guest or wall", have="guest, wall", want=timer.track[:40]
