@@ -34,6 +34,7 @@ kubernetes: venv ## the official Kubernetes from its Go modules, into ~/.cache/a
 	@$(PY) -m tests.cluster.kit.build
 
 test-cluster: system venv guests ## all cluster tests, on an official cluster that is built first
+	@tools/setup.sh cluster
 	@ANYVISOR_CLUSTER=yes $(PYTEST) tests/cluster $(ARGS)
 
 manifest: venv ## deploy/anyvisor-install.yaml from the chart (needs helm)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets up what a target needs, says what it does, and may be run again: `setup.sh system`, `setup.sh venv DIR`,
-# `setup.sh web`, `setup.sh browser`.
+# Sets up what a target needs, says what it does, and may be run again: `setup.sh system`, `setup.sh cluster`,
+# `setup.sh venv DIR`, `setup.sh web`, `setup.sh browser`.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -24,6 +24,14 @@ virsh:libvirt-clients
 libvirtd:libvirt-daemon
 /usr/include/libvirt/libvirt.h:libvirt-dev
 /usr/share/doc/libvirt-daemon-driver-qemu:libvirt-daemon-driver-qemu
+"
+
+# for the nodes of a test cluster
+CLUSTER_PACKAGES="
+runc:runc
+conntrack:conntrack
+iptables:iptables
+mmdebstrap:mmdebstrap
 "
 
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -58,6 +66,14 @@ system() {
     say "reading the list of Debian packages"
     as_root apt-get update -q >/dev/null || fail "apt-get update failed: check the machine's package settings"
   fi
+  [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+}
+
+cluster() {
+  local missing=() pair
+  for pair in $CLUSTER_PACKAGES; do
+    command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+  done
   [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 }
 
@@ -123,6 +139,7 @@ case "${1:-}" in
   web) web ;;
   browser) browser ;;
   system) system ;;
+  cluster) cluster ;;
   venv) venv "${2:?the environment\'s directory}" ;;
-  *) fail "usage: setup.sh system | venv DIR | web | browser" ;;
+  *) fail "usage: setup.sh system | cluster | venv DIR | web | browser" ;;
 esac
