@@ -35,6 +35,8 @@ kubernetes: venv ## the official Kubernetes from its Go modules, into ~/.cache/a
 
 test-cluster: system venv guests ## all cluster tests, on an official cluster that is built first
 	@tools/setup.sh cluster
+	@$(PY) -m tests.cluster.kit.build || true
+	@$(PY) -m tools.images || true
 	@ANYVISOR_CLUSTER=yes $(PYTEST) tests/cluster $(ARGS)
 
 manifest: venv ## deploy/anyvisor-install.yaml from the chart (needs helm)

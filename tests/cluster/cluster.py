@@ -26,6 +26,7 @@ REGISTRY = "localhost/anyvisor"
 PUBLISHED = builder.DEFAULT_REGISTRY
 TINY = "localhost/guests/tiny:1"
 DISK = "localhost/guests/disk:1"
+LINUX = "localhost/guests/linux:1"
 COUNTER = re.compile(r"ANYVISOR t=(\d+)")
 
 
@@ -137,7 +138,9 @@ def _first_process(container: str) -> int:
 def guest_archives(place: Path) -> list[Path]:
     """The guests' images, named as manifests name them."""
     made: list[Path] = []
+    linux = guests.linux()
     for name, files in (
+        (LINUX, {"/boot/vmlinuz": linux.kernel, "/boot/initrd.img": linux.initrd}),
         (TINY, {"/boot/vmlinuz": guests.tiny()}),
         (DISK, {"/disk/disk.img": guests.disk()}),
     ):

@@ -17,6 +17,13 @@ from tools.images import __main__ as images
 from tools.images import rootfs
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test waits for the whole cluster, and all of them for emulated guests."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(900))
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     running = os.environ.get("ANYVISOR_CLUSTER_AT")
