@@ -36,6 +36,8 @@ class Cluster:
 
     plane: ControlPlane
     nodes: list[Node] = field(default_factory=list[Node])
+    restarts: list[float] = field(default_factory=list[float])
+    """When the API server was started anew, in seconds since the epoch."""
 
     def kubectl(self, *words: str, check: bool = True, stdin: str | None = None, seconds: float = 120) -> str:
         """Run kubectl as the admin."""

@@ -9,6 +9,7 @@ from anyvisor.cli.main import CommandError
 from anyvisor.cli.tables import show
 
 if TYPE_CHECKING:
+    from anyvisor.cluster.checks import Check
     from anyvisor.kube.client import Client
 
 T = TypeVar("T")
@@ -77,3 +78,13 @@ def print_status(kubeconfig: Path | None, output: str) -> int:
     else:
         show(("KIND", "NAME", "READY"), [(row.kind, row.name, f"{row.ready}/{row.wanted}") for row in rows])
     return 0 if rows and all(row.ready >= row.wanted for row in rows) else 1
+
+
+def cluster_checks(kubeconfig: Path | None) -> "list[Check]":
+    """`doctor --cluster`: what was looked at."""
+    from anyvisor.cluster.checks import checks
+
+    async def look(client: "Client") -> "list[Check]":
+        return [check async for check in checks(client)]
+
+    return with_client(kubeconfig, look)
