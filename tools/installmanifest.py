@@ -6,11 +6,34 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
+from anyvisor.embedded.roles import roles
+
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "deploy" / "chart"
 MANIFEST = ROOT / "deploy" / "anyvisor-install.yaml"
+ROLES = CHART / "templates" / "userroles.yaml"
 NAMESPACE = "anyvisor"
 _HEADER = "# Made from deploy/chart by `make manifest`; do not edit.\n"
+
+
+def write_user_roles() -> None:
+    """Write the chart's template of the roles that users know, which are those of the embedded system."""
+    documents: list[str] = []
+    for role in roles():
+        labels: dict[str, str] = role["metadata"]["labels"]
+        own = "".join(
+            f'    {key}: "{value}"\n' for key, value in labels.items() if not key.startswith("kubernetes.io/")
+        )
+        rest = {key: value for key, value in role.items() if key not in ("apiVersion", "kind", "metadata")}
+        documents.append(
+            f"apiVersion: {role['apiVersion']}\nkind: {role['kind']}\nmetadata:\n  name: {role['metadata']['name']}\n"
+            f'  labels:\n    {{{{- include "anyvisor.labels" . | nindent 4 }}}}\n{own}'
+            + yaml.safe_dump(rest, sort_keys=False, default_flow_style=None, width=116)
+        )
+    title = "# Made by `make manifest`: the roles that users of the API know, aggregated to admin, edit and view.\n"
+    ROLES.write_text(title + "---\n".join(documents))
 
 
 def find_helm() -> str | None:
@@ -39,7 +62,8 @@ def main() -> int:
         return 1
     text = render(helm)
     if "--check" not in sys.argv:
-        MANIFEST.write_text(text)
+        write_user_roles()
+        MANIFEST.write_text(render(helm))
         return 0
     if MANIFEST.exists() and MANIFEST.read_text() == text:
         return 0

@@ -14,14 +14,18 @@ from anyvisor.kube.informer import Informer
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.resources import (
     CLASSES,
+    CLUSTER_INSTANCETYPES,
+    CLUSTER_PREFERENCES,
     CONTROLLER_REVISIONS,
     DRIVERS,
     HYPERVISOR_NODES,
+    INSTANCETYPES,
     KUBEVIRTS,
     MIGRATIONS,
     NAMESPACES,
     NODES,
     PODS,
+    PREFERENCES,
     PVCS,
     VMIS,
     VMS,
@@ -32,6 +36,7 @@ LAUNCHERS: Final = "kubevirt.io=virt-launcher"
 """Of the cluster's pods, rules look only at launchers: a cache of all pods would grow with what is not ours."""
 _RESOURCES: Final[Sequence[Resource]] = (
     *(CLASSES, DRIVERS, HYPERVISOR_NODES, KUBEVIRTS, MIGRATIONS, VMIS, VMS),
+    *(INSTANCETYPES, CLUSTER_INSTANCETYPES, PREFERENCES, CLUSTER_PREFERENCES),
     *(CONTROLLER_REVISIONS, NAMESPACES, NODES, PODS, PVCS),
 )
 _BY_NAMESPACE: Final = "namespace"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
+from anyvisor.embedded.roles import roles
 from tools import installmanifest
 
 Json = dict[str, Any]
@@ -55,6 +56,13 @@ def test_no_container_is_privileged_and_only_the_agent_has_capabilities() -> Non
             assert bool(context["capabilities"].get("add")) is agent
 
 
+def test_users_have_the_same_rights_as_on_one_machine() -> None:
+    for role in roles():
+        made = named(role["kind"], role["metadata"]["name"])
+        for field in ("rules", "roleRef", "subjects"):
+            assert made.get(field) == role.get(field), role["metadata"]["name"]
+
+
 def test_a_driver_has_neither_rights_nor_a_token_nor_a_network() -> None:
     bound = {subject["name"] for one in DOCUMENTS if one["kind"].endswith("RoleBinding") for subject in one["subjects"]}
     assert "anyvisor-driver" not in bound
@@ -80,5 +88,5 @@ def test_no_webhook_stands_in_the_way_of_our_own_start() -> None:
     hooks = [hook for one in DOCUMENTS if one["kind"].endswith("WebhookConfiguration") for hook in one["webhooks"]]
     failing = [hook for hook in hooks if hook["failurePolicy"] == "Fail"]
     groups = {group for hook in failing for rule in hook["rules"] for group in rule["apiGroups"]}
-    assert groups == {"kubevirt.io"}
+    assert groups == {"kubevirt.io", "instancetype.kubevirt.io"}
     assert all(hook["sideEffects"] in ("None", "NoneOnDryRun") for hook in hooks)
