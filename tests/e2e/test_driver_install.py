@@ -36,7 +36,8 @@ def ghost(name: str) -> dict[str, Any]:
 
 def driver_row(instance: Instance) -> list[str]:
     rows = instance.cli("driver", "list").splitlines()
-    return next((row.split() for row in rows if row.startswith(NAME)), [])
+    found = next((row for row in rows if row.startswith(NAME)), "")
+    return found.split()
 
 
 def version_of(instance: Instance, name: str) -> str:

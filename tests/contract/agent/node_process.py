@@ -34,6 +34,9 @@ class NoClaims:
     async def open(self, namespace: str, claim: str, *, read_only: bool) -> OpenedClaim:
         raise ClaimError("FailedPvcNotFound", f"there is no claim {namespace}/{claim} to open ({read_only=})")
 
+    async def open_state(self, namespace: str, claim: str, file: str) -> int:
+        raise ClaimError("FailedPvcNotFound", f"there is no claim {namespace}/{claim} for {file}")
+
 
 class NoImages:
     """These machines have no disks."""
