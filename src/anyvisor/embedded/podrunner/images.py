@@ -146,6 +146,8 @@ class PodImages:
         reason = _reason(error)
         reference = state.pulling
         message = f'Failed to pull image "{reference}": {error}'
+        if reason != "ErrImageNeverPull":
+            message += f"; a file of yours gets that name by `anyvisor image import FILE --name {reference}`"
         state.failure, state.backs_off = Waiting(reason, message), False
         state.failed_at = time.monotonic()
         state.not_before = state.failed_at + state.backoff.next()
