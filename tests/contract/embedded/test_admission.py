@@ -86,8 +86,8 @@ async def test_auto_finds_a_class(client: Client) -> None:
 
 
 async def test_what_no_driver_states_is_refused_at_its_field(client: Client) -> None:
-    error = await refusal(client, vm(domain={"devices": {"sound": {"name": "s", "model": "ich9"}}}))
-    assert any(field.startswith("spec.template.spec.domain.devices.sound") for field in fields(error))
+    error = await refusal(client, vm(domain={"devices": {"gpus": [{"name": "g", "deviceName": "example.com/g"}]}}))
+    assert any(field.startswith("spec.template.spec.domain.devices.gpus") for field in fields(error))
 
 
 async def test_what_is_not_served_yet_says_so(client: Client) -> None:
