@@ -102,7 +102,7 @@ def test_uefi_keeps_its_variables_and_its_tpm(shared: Instance) -> None:
     assert first is not None
     [kept] = [each for each in first["status"]["volumeStatus"] if each["name"].startswith("persistent-state")]
     claim = kept["persistentVolumeClaimInfo"]["claimName"]
-    shared.kill("agent")
+    shared.kill("agent-node-1")
     shared.cli("restart", name)
     eventually(lambda: (shared.get("vmi", name) or first)["metadata"]["uid"] != first["metadata"]["uid"], 60)
     boots(shared, name)
