@@ -160,6 +160,7 @@ class NodeReporter:
         self._changed = asyncio.Event()
         self._changed.set()
         self._labels: dict[str, str | None] = {}
+        self._drivers: frozenset[str] = frozenset()
 
     def changed(self) -> None:
         """A driver said something new."""
@@ -208,10 +209,12 @@ class NodeReporter:
         wanted: dict[str, str | None] = {**self._own}
         for session in current.values():
             wanted |= node_labels(session)
-        if wanted != self._labels:
-            gone: dict[str, str | None] = dict.fromkeys(self._labels) or await self._left_behind(current)
+        drivers = frozenset(current)
+        # A driver may go that was silent at the last look, whose labels are of an earlier one.
+        if wanted != self._labels or drivers != self._drivers:
+            gone: dict[str, str | None] = {**dict.fromkeys(self._labels), **await self._left_behind(current)}
             await self._client.patch(NODES, self._node, None, {"metadata": {"labels": gone | wanted}})
-            self._labels = wanted
+            self._labels, self._drivers = wanted, drivers
 
     async def _left_behind(self, current: Collection[str]) -> dict[str, str | None]:
         """Labels of drivers that an agent before us knew, and that are not installed any more."""
