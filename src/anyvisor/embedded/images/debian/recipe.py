@@ -78,7 +78,9 @@ class Recipe:
         if not _SUITE.fullmatch(self.suite):
             raise RecipeError(f"{self.suite!r} is no name of a Debian release, like bookworm")
         if self.mirror and not re.fullmatch(r"https?://[^\s'\"]+", self.mirror):
-            raise RecipeError(f"{self.mirror!r} is no address of a mirror: it begins with http:// or https:// and has no spaces or quotes")
+            raise RecipeError(
+                f"{self.mirror!r} is no address of a mirror: it begins with http:// or https:// and has no spaces"
+            )
         if self.size_bytes < MIN_BYTES or self.size_bytes % 1024**2:
             raise RecipeError("the disk must have at least 1Gi, in whole mebibytes")
 
