@@ -15,9 +15,9 @@ from anyvisor.embedded import confine, system
 from anyvisor.embedded.instance import Instance
 from anyvisor.hri.kit.driver import Driver
 from anyvisor.hri.kit.server import serve
+from anyvisor.hri.kit.sockets import listen as bind
 from anyvisor.hri.packages import DriverPackage
 
-_BACKLOG = 64
 LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 
 
@@ -38,19 +38,7 @@ def listen(instance: Instance, node: str, driver: str) -> DriverSockets:
     """Bind both sockets; only root and our own user may connect (the driver's kit checks the peer, too)."""
     place = directory(instance, node, driver)
     place.mkdir(mode=0o711, parents=True, exist_ok=True)
-    return DriverSockets(_bind(place / "hri.sock", socket.SOCK_STREAM), _bind(place / "fd.sock", socket.SOCK_SEQPACKET))
-
-
-def _bind(path: Path, kind: socket.SocketKind) -> socket.socket:
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, kind)
-    old = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(old)
-    listener.listen(_BACKLOG)
-    return listener
+    return DriverSockets(bind(place / "hri.sock", socket.SOCK_STREAM), bind(place / "fd.sock", socket.SOCK_SEQPACKET))
 
 
 def run(instance: Instance, node: str, package: DriverPackage, sockets: DriverSockets) -> None:
