@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyvisor.drivers.qemu.translate.addresses import MAX_PORTS, AddressError, address, allocate, ports
+from anyvisor.hri.kit.ports import MAX_PORTS, AddressError, address, allocate, ports
 
 
 @given(st.lists(st.integers(1, MAX_PORTS), unique=True, max_size=MAX_PORTS), st.integers(0, MAX_PORTS))

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anyvisor.drivers.qemu.qmp import QmpClient, QmpRefused
-from anyvisor.drivers.qemu.translate import addresses
 from anyvisor.drivers.qemu.translate.nics import NIC_PREFIX
+from anyvisor.hri.kit import ports as pci_ports
 from anyvisor.hri.v1.types_pb2 import DeviceState
 
 PREFIX: Final = "disk-"
@@ -107,7 +107,7 @@ async def _address(client: QmpClient, path: str) -> str:
     except QmpRefused:
         bus = str(await client.execute("qom-get", {"path": path, "property": "parent_bus"}))
         match = _PORT.search(bus)
-        return addresses.address(int(match[1])) if match else ""
+        return pci_ports.address(int(match[1])) if match else ""
 
 
 def ports(present: list[str]) -> list[int]:

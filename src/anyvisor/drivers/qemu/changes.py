@@ -9,12 +9,12 @@ from typing import Any, Final
 from anyvisor.drivers.qemu import blocks
 from anyvisor.drivers.qemu.qmp import Command, QmpClient, QmpRefused
 from anyvisor.drivers.qemu.session import Session
-from anyvisor.drivers.qemu.translate import addresses
 from anyvisor.drivers.qemu.translate.disks import add_live, add_medium, is_virtio
 from anyvisor.drivers.qemu.translate.live import LiveDraft, undo
 from anyvisor.drivers.qemu.translate.nics import add_nic, netdev, nic_device
 from anyvisor.hri.errors import DeadlineExceeded, HriError, NotImplementedByDriver, Refused, finding
 from anyvisor.hri.kit import Descriptors
+from anyvisor.hri.kit import ports as pci_ports
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest
 from anyvisor.hri.v1.machine_spec_pb2 import Disk
 from anyvisor.hri.v1.types_pb2 import DeviceState
@@ -90,7 +90,7 @@ def _taken(session: Session) -> set[str]:
 def _free_ports(session: Session, present: Sequence[str]) -> Iterator[int]:
     """Root ports that have nothing behind them, the lowest first."""
     taken = _taken(session)
-    return (port for port in blocks.ports(list(present)) if addresses.address(port) not in taken)
+    return (port for port in blocks.ports(list(present)) if pci_ports.address(port) not in taken)
 
 
 async def _carry_out(client: QmpClient, draft: LiveDraft, index: int, descriptors: Descriptors) -> None:

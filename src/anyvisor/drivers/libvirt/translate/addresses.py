@@ -4,14 +4,8 @@ Disks and NICs sit behind root ports, one each: bus N, slot 0, where N counts fr
 root bus, so that a disk more or less moves nothing.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
-
-MAX_PORTS: Final = 48
-_PORT_SLOTS: Final = range(0x10, 0x16)
-_FUNCTIONS: Final = 8
-_ADDRESS: Final = re.compile(r"(?:0000:)?([0-9a-f]{2}):00\.0")
 
 SLOTS: Final[Mapping[str, int]] = {
     "display": 0x01,
@@ -22,43 +16,3 @@ SLOTS: Final[Mapping[str, int]] = {
     "rng": 0x07,
 }
 """Slots of the root bus by purpose. Never changed: a guest's operating system remembers them."""
-
-
-class AddressError(ValueError):
-    """An address that is not among those this driver gives, or is given twice."""
-
-
-def seen(bus: int) -> str:
-    """The address of the device on a bus, as the guest sees it."""
-    return f"0000:{bus:02x}:00.0"
-
-
-def allocate(wanted: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The bus of each device; `wanted` has (device id, earlier address or empty) in the machine's order."""
-    wanted = list(wanted)
-    buses = {device_id: _bus(earlier) for device_id, earlier in wanted if earlier}
-    if len(set(buses.values())) != len(buses):
-        raise AddressError("one address is given to two devices; leave one empty to get a free one")
-    free = (bus for bus in range(1, MAX_PORTS + 1) if bus not in set(buses.values()))
-    for device_id, _ in wanted:
-        if device_id in buses:
-            continue
-        bus = next(free, None)
-        if bus is None:
-            raise AddressError(f"the machine has more than {MAX_PORTS} disks and NICs")
-        buses[device_id] = bus
-    return buses
-
-
-def _bus(earlier: str) -> int:
-    match = _ADDRESS.fullmatch(earlier.lower())
-    bus = int(match[1], 16) if match else 0
-    if not 1 <= bus <= MAX_PORTS:
-        raise AddressError(f"{earlier} is no place for a device here; use 0000:01:00.0 to {seen(MAX_PORTS)}, or none")
-    return bus
-
-
-def ports(count: int) -> list[tuple[int, int, int]]:
-    """The root ports for buses 1 to `count`: bus, and the port's own slot and function on the root bus."""
-    places = [(slot, function) for slot in _PORT_SLOTS for function in range(_FUNCTIONS)][:count]
-    return [(bus, slot, function) for bus, (slot, function) in enumerate(places, start=1)]

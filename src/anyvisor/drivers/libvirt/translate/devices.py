@@ -9,6 +9,7 @@ from typing import Final
 from anyvisor.drivers.libvirt.translate import addresses
 from anyvisor.drivers.libvirt.translate.draft import Draft, element, pci
 from anyvisor.drivers.libvirt.translate.host import Host
+from anyvisor.hri.kit import ports as pci_ports
 from anyvisor.hri.v1.machine_spec_pb2 import Console, Device, Display, Nic
 from anyvisor.hri.v1.types_pb2 import Endpoint
 
@@ -37,7 +38,7 @@ def add_nics(draft: Draft, nics: Sequence[Nic], buses: Mapping[str, int], boot: 
             draft.refuse("VALUE_INVALID", f"{path}.mac", "a MAC address has the form aa:bb:cc:dd:ee:ff", have=nic.mac)
         elif _is_user(draft, nic, path):
             draft.hardware.append(_nic(draft, nic, buses[nic.id], boot.get(nic.id), path))
-            draft.plug(nic.id, addresses.seen(buses[nic.id]))
+            draft.plug(nic.id, pci_ports.address(buses[nic.id]))
 
 
 def _is_user(draft: Draft, nic: Nic, path: str) -> bool:

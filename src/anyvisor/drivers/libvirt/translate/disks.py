@@ -7,6 +7,7 @@ from typing import Final
 
 from anyvisor.drivers.libvirt.translate import addresses
 from anyvisor.drivers.libvirt.translate.draft import Draft, element, pci
+from anyvisor.hri.kit import ports as pci_ports
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, VolumeHandle
 
 FORMATS: Final = {VolumeHandle.Layer.FORMAT_RAW: "raw", VolumeHandle.Layer.FORMAT_QCOW2: "qcow2"}
@@ -54,7 +55,7 @@ def add_disks(draft: Draft, disks: Sequence[Disk], buses: Mapping[str, int], boo
         target = ("vd" if bus == "virtio" else "sd") + _letters(position + (SATA_PORTS if bus == "scsi" else 0))
         draft.hardware.append(_disk(draft, disk, bus, target, path, boot.get(disk.id), position, buses.get(disk.id, 0)))
         if bus == "virtio":
-            draft.plug(disk.id, addresses.seen(buses[disk.id]))
+            draft.plug(disk.id, pci_ports.address(buses[disk.id]))
 
 
 def _letters(number: int) -> str:

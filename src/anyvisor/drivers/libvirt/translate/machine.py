@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.drivers.libvirt.translate import addresses, platform
+from anyvisor.drivers.libvirt.translate import platform
 from anyvisor.drivers.libvirt.translate.devices import add_consoles, add_devices, add_displays, add_nics
 from anyvisor.drivers.libvirt.translate.disks import add_disks, is_virtio
 from anyvisor.drivers.libvirt.translate.draft import Draft, element, pci
 from anyvisor.drivers.libvirt.translate.host import Host
 from anyvisor.hri.errors import Refused
+from anyvisor.hri.kit import ports as pci_ports
 from anyvisor.hri.kit.drafts import check_device_ids
 from anyvisor.hri.kit.understood import refuse_unhonoured
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
@@ -122,14 +123,14 @@ def _add_ports(draft: Draft, machine: Machine) -> dict[str, int]:
         *((disk.id, disk.pci_address) for disk in machine.disks if is_virtio(disk)),
     ]
     try:
-        buses = addresses.allocate(wanted)
-    except addresses.AddressError as error:
+        buses = pci_ports.allocate(wanted)
+    except pci_ports.AddressError as error:
         raise Refused(f"PCI addresses: {error}") from error
     count = max(buses.values(), default=0)
-    for bus, slot, function in addresses.ports(count):
-        place = pci(0, slot, function, more=function == 0 and count > 1)
-        target = element("target", chassis=bus, port=f"{bus:#x}")
-        draft.device("controller", target, place, type="pci", index=bus, model="pcie-root-port")
+    for port in pci_ports.ports(count):
+        place = pci(0, port.slot, port.function, more=port.function == 0 and count > 1)
+        target = element("target", chassis=port.bus, port=f"{port.bus:#x}")
+        draft.device("controller", target, place, type="pci", index=port.bus, model="pcie-root-port")
     return buses
 
 

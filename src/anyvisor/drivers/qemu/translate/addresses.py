@@ -4,15 +4,8 @@ Disks and NICs sit behind root ports, one each: bus N, slot 0, where N counts fr
 root bus, so that a disk more or less moves nothing. Ports are only ever added at the end.
 """
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
-
-MAX_PORTS: Final = 48
-_PORT_SLOTS: Final = range(0x10, 0x16)
-_FUNCTIONS: Final = 8
-_ADDRESS: Final = re.compile(r"(?:0000:)?([0-9a-f]{2}):00\.0")
 
 SLOTS: Final[Mapping[str, int]] = {
     "display": 0x01,
@@ -33,24 +26,6 @@ SLOTS: Final[Mapping[str, int]] = {
 """Slots of the root bus by purpose. Never changed: a guest's operating system remembers them."""
 
 
-class AddressError(ValueError):
-    """An address that is not among those this driver gives, or is given twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A root port: the bus behind it, and its own slot and function on the root bus."""
-
-    bus: int
-    slot: int
-    function: int
-
-    @property
-    def name(self) -> str:
-        """Its id, by which devices name it as their bus."""
-        return f"port{self.bus}"
-
-
 def fixed(purpose: str) -> dict[str, str]:
     """Bus and slot of a device on the root bus."""
     return {"bus": "pcie.0", "addr": f"{SLOTS[purpose]:#x}"}
@@ -59,44 +34,3 @@ def fixed(purpose: str) -> dict[str, str]:
 def behind(bus: int) -> dict[str, str]:
     """Bus and slot of the only device behind a root port."""
     return {"bus": f"port{bus}", "addr": "0x0"}
-
-
-def address(bus: int) -> str:
-    """The same as the guest sees it."""
-    return f"0000:{bus:02x}:00.0"
-
-
-def allocate(wanted: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The bus of each device; `wanted` has (device id, earlier address or empty) in the machine's order."""
-    wanted = list(wanted)
-    buses: dict[str, int] = {}
-    for device_id, earlier in wanted:
-        if earlier:
-            bus = _bus(earlier)
-            if bus in buses.values():
-                raise AddressError(f"{earlier} is given to two devices; leave one empty to get a free one")
-            buses[device_id] = bus
-    free = (bus for bus in range(1, MAX_PORTS + 1) if bus not in set(buses.values()))
-    for device_id, earlier in wanted:
-        if not earlier:
-            bus = next(free, None)
-            if bus is None:
-                raise AddressError(f"the machine has more than {MAX_PORTS} disks and NICs")
-            buses[device_id] = bus
-    return buses
-
-
-def _bus(earlier: str) -> int:
-    match = _ADDRESS.fullmatch(earlier.lower())
-    bus = int(match[1], 16) if match else 0
-    if not 1 <= bus <= MAX_PORTS:
-        raise AddressError(
-            f"{earlier} is no place for a device here; use 0000:01:00.0 to 0000:{MAX_PORTS:02x}:00.0, or none"
-        )
-    return bus
-
-
-def ports(count: int) -> list[Port]:
-    """The root ports for buses 1 to `count`, in the order in which firmware numbers the buses."""
-    places = [(slot, function) for slot in _PORT_SLOTS for function in range(_FUNCTIONS)][:count]
-    return [Port(bus, slot, function) for bus, (slot, function) in enumerate(places, start=1)]

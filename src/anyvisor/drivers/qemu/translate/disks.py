@@ -6,6 +6,7 @@ from typing import Final
 
 from anyvisor.drivers.qemu.translate import addresses, usb
 from anyvisor.drivers.qemu.translate.draft import Draft
+from anyvisor.hri.kit import ports as pci_ports
 from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, VolumeHandle
 
@@ -212,7 +213,7 @@ def _add_virtio(draft: Draft, disk: Disk, bus: int, node: str | None, boot_index
     elif disk.io_thread:
         properties["iothread"] = f"io{disk.io_thread}"
     draft.device(f"disk-{disk.id}", "virtio-blk-pci-non-transitional", addresses.behind(bus), properties)
-    draft.plug(disk.id, addresses.address(bus))
+    draft.plug(disk.id, pci_ports.address(bus))
 
 
 def _add_attached(draft: Draft, disk: Disk, position: int, node: str | None, boot_index: int | None, path: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.drivers.qemu.translate import addresses, firmware, platform, usb
+from anyvisor.drivers.qemu.translate import firmware, platform, usb
 from anyvisor.drivers.qemu.translate.devices import add_consoles, add_devices
 from anyvisor.drivers.qemu.translate.disks import add_disks, is_virtio
 from anyvisor.drivers.qemu.translate.displays import add_displays
@@ -13,6 +13,7 @@ from anyvisor.drivers.qemu.translate.draft import Draft
 from anyvisor.drivers.qemu.translate.host import Host
 from anyvisor.drivers.qemu.translate.nics import add_nics
 from anyvisor.hri.errors import Refused
+from anyvisor.hri.kit import ports as pci_ports
 from anyvisor.hri.kit.drafts import check_device_ids
 from anyvisor.hri.kit.understood import refuse_unhonoured
 from anyvisor.hri.v1.machine_pb2 import LaunchPlan
@@ -169,12 +170,12 @@ def _add_ports(draft: Draft, machine: Machine) -> dict[str, int]:
         *((disk.id, disk.pci_address) for disk in machine.disks if is_virtio(disk)),
     ]
     try:
-        buses = addresses.allocate(wanted)
-    except addresses.AddressError as error:
+        buses = pci_ports.allocate(wanted)
+    except pci_ports.AddressError as error:
         raise Refused(f"PCI addresses: {error}") from error
     spare = 0 if platform.uses_qboot(machine, buses) else machine.attachable_disks
-    count = min(max(buses.values(), default=0) + spare, addresses.MAX_PORTS)
-    for port in addresses.ports(count):
+    count = min(max(buses.values(), default=0) + spare, pci_ports.MAX_PORTS)
+    for port in pci_ports.ports(count):
         place = {"bus": "pcie.0", "addr": f"{port.slot:#x}.{port.function:#x}"}
         first = True if port.function == 0 and count > 1 else None
         draft.device(

@@ -7,6 +7,7 @@ from typing import Final
 
 from anyvisor.drivers.qemu.translate import addresses
 from anyvisor.drivers.qemu.translate.draft import Draft
+from anyvisor.hri.kit import ports as pci_ports
 from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Nic, PortForward, TapBackend, UserBackend
 
@@ -56,7 +57,7 @@ def add_nic(draft: Draft, nic: Nic, path: str, bus: int, boot_index: int | None)
     draft.json("netdev", {"id": netdev(nic.id), **backend})
     properties = _properties(nic, netdev(nic.id), boot_index)
     draft.device(nic_device(nic.id), model, addresses.behind(bus), properties)
-    draft.plug(nic.id, addresses.address(bus))
+    draft.plug(nic.id, pci_ports.address(bus))
 
 
 def _backend(draft: Draft, nic: Nic, path: str) -> dict[str, Json] | None:
