@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from anyvisor.api.quantity import Quantity
 from anyvisor.planning.manifest import Manifest, Statement
 from anyvisor.planning.patching import with_value
 from anyvisor.planning.plan import Finding, Substitution
-from anyvisor.planning.registry import Need, Registry, Substitute, value_at
+from anyvisor.planning.registry import Capability, Need, Registry, Substitute, value_at
 
 MAX_ROUNDS: Final = 8
 """A substitution may raise new needs; this many times it is looked again."""
@@ -92,14 +93,19 @@ def _value_lack(need: Need, statement: Statement, who: str, note: str) -> Lack |
             str(value)[:64],
         )
     if statement.max is not None and value > statement.max:
-        most = str(statement.max)
-        return Lack("LIMIT_EXCEEDED", f"{who} allows {capability.id} up to {most}, not {value}{note}", most, str(value))
+        most, wanted = _shown(statement.max, capability), _shown(value, capability)
+        return Lack("LIMIT_EXCEEDED", f"{who} allows {capability.id} up to {most}, not {wanted}{note}", most, wanted)
     if statement.min is not None and value < statement.min:
-        least = str(statement.min)
+        least, wanted = _shown(statement.min, capability), _shown(value, capability)
         return Lack(
-            "OUT_OF_RANGE", f"{who} needs {capability.id} of at least {least}, not {value}{note}", least, str(value)
+            "OUT_OF_RANGE", f"{who} needs {capability.id} of at least {least}, not {wanted}{note}", least, wanted
         )
     return None
+
+
+def _shown(value: int, capability: Capability) -> str:
+    """A number as its user would write it in the field."""
+    return str(Quantity.of_bytes(value)) if capability.unit == "bytes" else str(value)
 
 
 def _in_set(value: str, values: Iterable[str], *, glob: bool) -> bool:

@@ -69,6 +69,12 @@ def test_what_the_user_wrote_and_the_driver_lacks_is_refused(
     assert found.want
 
 
+def test_sizes_are_shown_as_a_user_writes_them():
+    found = next(f for f in ask(small(memory={"guest": "2Ti"})).findings if f.capability == "memory.size")
+    assert (found.have, found.want) == ("1Ti", "2Ti")
+    assert "up to 1Ti, not 2Ti" in found.message
+
+
 def test_machine_types_are_patterns():
     assert ask(small(machine={"type": "pc-q35-7.2"})).verdict == "SATISFIED"
 
