@@ -9,47 +9,63 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-COMMANDS = {
-    "list": "list VMs with their state",
-    "up": "start the control plane of this machine",
-    "down": "stop the control plane; VMs go on unless --stop-vms",
-    "status": "show the instance's processes, nodes and VMs",
-    "service": "start the control plane with the machine: systemd units",
-    "doctor": "check what this machine can run, with the fix for what is missing",
-    "run": "create and start a VM from an image",
-    "start": "start a VM",
-    "stop": "shut a VM down",
-    "restart": "shut a VM down and start it anew",
-    "pause": "hold a VM's CPUs",
-    "unpause": "let a paused VM go on",
-    "reset": "reset a VM's hardware, without a shutdown",
-    "soft-reboot": "ask a VM's guest to reboot",
-    "console": "attach to a VM's serial console (Ctrl+] leaves)",
-    "top": "show what VMs use: CPU, memory, disk and network",
-    "logs": "print what a VM wrote to its serial console, or what its VMM said",
-    "ssh": "log in to a VM by ssh",
-    "scp": "copy files to or from a VM by ssh",
-    "port-forward": "let ports of this machine lead to ports of a VM",
-    "vnc": "show a VM's display in a viewer or on a local port, or take a picture of it",
-    "why": "say in one sentence why a VM does not run",
-    "review": "say which hypervisor classes would run a machine, and what would work instead",
-    "classes": "list the hypervisor classes",
-    "drivers": "list the installed hypervisor drivers",
-    "driver": "install, upgrade, remove and list drivers while the instance runs",
-    "nodes": "list the nodes with what they can run",
-    "image": "pull, build, import, list and remove images",
-    "backup": "write a copy of all objects to a file, while the instance runs",
-    "restore": "put a backup in the place of all objects, while the instance does not run",
-    "ui": "open the web console in a browser, logged in",
-    "completion": "print the completion script of a shell",
-    "kubectl": "run kubectl against this instance",
-    "install": "install on a Kubernetes cluster",
-    "upgrade": "bring an installation on a Kubernetes cluster to this version; running VMs do not notice",
-    "uninstall": "remove an installation from a Kubernetes cluster; refused while VMs exist",
-    "validate": "check manifests without a server",
-    "conform": "test a hypervisor driver against the specification",
-    "version": "print the version",
+GROUPS = {
+    "this machine": {
+        "up": "start the control plane of this machine",
+        "down": "stop the control plane; VMs go on unless --stop-vms",
+        "status": "show the instance's processes, nodes and VMs",
+        "doctor": "check what this machine can run, with the fix for what is missing",
+        "service": "start the control plane with the machine: systemd units",
+        "backup": "write a copy of all objects to a file, while the instance runs",
+        "restore": "put a backup in the place of all objects, while the instance does not run",
+        "ui": "open the web console in a browser, logged in",
+    },
+    "VMs": {
+        "list": "list VMs with their state",
+        "run": "create and start a VM from an image",
+        "start": "start a VM",
+        "stop": "shut a VM down",
+        "restart": "shut a VM down and start it anew",
+        "pause": "hold a VM's CPUs",
+        "unpause": "let a paused VM go on",
+        "reset": "reset a VM's hardware, without a shutdown",
+        "soft-reboot": "ask a VM's guest to reboot",
+        "why": "say in one sentence why a VM does not run",
+        "top": "show what VMs use: CPU, memory, disk and network",
+    },
+    "into a VM": {
+        "console": "attach to a VM's serial console (Ctrl+] leaves)",
+        "logs": "print what a VM wrote to its serial console, or what its VMM said",
+        "ssh": "log in to a VM by ssh",
+        "scp": "copy files to or from a VM by ssh",
+        "port-forward": "let ports of this machine lead to ports of a VM",
+        "vnc": "show a VM's display in a viewer or on a local port, or take a picture of it",
+    },
+    "images and manifests": {
+        "image": "pull, build, import, list and remove images",
+        "validate": "check manifests without a server",
+        "review": "say which hypervisor classes would run a machine, and what would work instead",
+    },
+    "hypervisors": {
+        "classes": "list the hypervisor classes",
+        "drivers": "list the installed hypervisor drivers",
+        "driver": "install, upgrade, remove and list drivers while the instance runs",
+        "nodes": "list the nodes with what they can run",
+        "conform": "test a hypervisor driver against the specification",
+    },
+    "a Kubernetes cluster": {
+        "install": "install on a Kubernetes cluster",
+        "upgrade": "bring an installation on a Kubernetes cluster to this version; running VMs do not notice",
+        "uninstall": "remove an installation from a Kubernetes cluster; refused while VMs exist",
+    },
+    "tools": {
+        "kubectl": "run kubectl against this instance",
+        "completion": "print the completion script of a shell",
+        "version": "print the version",
+    },
 }
+
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 _MODULES = {
     **dict.fromkeys(("pause", "unpause", "reset", "soft-reboot"), "machine"),
@@ -73,11 +89,14 @@ class CommandError(Exception):
 def usage() -> str:
     """The help text."""
     width = max(map(len, COMMANDS))
-    rows = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    groups = "\n".join(
+        f"{title}:\n" + "".join(f"  {name:<{width}}  {text}\n" for name, text in group.items())
+        for title, group in GROUPS.items()
+    )
     return (
         "anyvisor: the Kubernetes virtualization API on any hypervisor\n\n"
         "usage: anyvisor [--data-dir D] COMMAND ...\n\n"
-        f"commands:\n{rows}\n\n"
+        f"{groups}\n"
         "options:\n"
         "  --data-dir D   the instance's directory (default: $ANYVISOR_DATA_DIR, else /var/lib/anyvisor\n"
         "                 as root, else ~/.local/share/anyvisor)\n"
@@ -119,9 +138,16 @@ def module_of(command: str) -> str:
     return _MODULES.get(command, command)
 
 
+def _advice(command: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(command, COMMANDS, n=1)
+    return f"did you mean `anyvisor {close[0]}`?" if close else "see `anyvisor --help`"
+
+
 def _run(command: str, words: list[str]) -> int:
     if command not in COMMANDS:
-        print(f"anyvisor: unknown command {command!r}; see `anyvisor --help`", file=sys.stderr)
+        print(f"anyvisor: unknown command {command!r}; {_advice(command)}", file=sys.stderr)
         return EXIT_USAGE
     module = importlib.import_module(f"anyvisor.cli.{module_of(command)}")
     if hasattr(module, "run_words"):  # the command parses its words itself (kubectl)
