@@ -19,7 +19,7 @@ from anyvisor.embedded.volumes.provisioner import Provisioner
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import NotFound
 from anyvisor.kube.events import EventRecorder
-from anyvisor.kube.resources import PODS, PVCS, PVS
+from anyvisor.kube.resources import EVENTS, PODS, PVCS, PVS
 
 ADMIN = Identity("admin", ("system:masters",)).with_authenticated()
 RUNNER = Identity("system:node:node-1", ("system:nodes",)).with_authenticated()
@@ -153,3 +153,27 @@ def test_removal_stays_below_its_directory(tmp_path: Path) -> None:
         Disks(tmp_path / "root").remove(name)
     assert (tmp_path / "kept").exists()
     assert (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (
+            {"dataSource": {"kind": "PersistentVolumeClaim", "name": "golden"}},
+            "cannot fill one from PersistentVolumeClaim golden",
+        ),
+        ({"selector": {"matchLabels": {"disk": "fast"}}}, "leave the selector out"),
+    ],
+)
+async def test_what_an_empty_disk_would_not_be_is_told_and_not_made(
+    client: Client, spec: dict[str, Any], sentence: str
+) -> None:
+    await client.create(PVCS, claim(**spec))
+
+    async def told() -> bool:
+        events = await client.list(EVENTS, "default")
+        return any(e["reason"] == "ProvisioningFailed" and sentence in e["message"] for e in events["items"])
+
+    await eventually(told)
+    assert (await client.get(PVCS, "data", "default"))["status"]["phase"] == "Pending"
+    assert not (await client.list(PVS))["items"]

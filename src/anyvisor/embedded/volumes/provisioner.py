@@ -72,7 +72,11 @@ class Provisioner:
         try:
             if is_deleting(claim):
                 await self._release(claim)
-            elif text_at(claim, "status", "phase") != "Bound":
+            elif text_at(claim, "status", "phase") == "Bound":
+                return None
+            elif unserved := _unserved(claim):
+                self._events.record(_about(claim), EventKind.WARNING, "ProvisioningFailed", unserved)
+            else:
                 await self._bind(claim)
         except (Conflict, NotFound):
             return 0.1
@@ -98,9 +102,8 @@ class Provisioner:
         spec = volume["spec"]
         status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
         await self._client.patch(PVCS, name(claim), namespace(claim), {"status": status}, subresource="status")
-        about = Reference(PVCS.api_version, PVCS.kind, namespace(claim), name(claim), uid(claim))
         message = f"volume {name(volume)} was made on this machine"
-        self._events.record(about, EventKind.NORMAL, "ProvisioningSucceeded", message)
+        self._events.record(_about(claim), EventKind.NORMAL, "ProvisioningSucceeded", message)
 
     async def _release(self, claim: Json) -> None:
         """Let a claim go that is to be deleted, once no pod uses it."""
@@ -145,6 +148,23 @@ def _is_ours(claim: Json) -> bool:
     asked = object_at(claim, "spec").get("storageClassName")
     chosen = text_at(claim, "spec", "volumeName")
     return asked in (None, STORAGE_CLASS) and chosen in ("", volume_name(uid(claim)))
+
+
+def _unserved(claim: Json) -> str:
+    """What the claim asks for that an empty disk of ours would not be; empty when there is nothing."""
+    spec = object_at(claim, "spec")
+    asked = [field for field in ("dataSourceRef", "dataSource", "selector") if spec.get(field)]
+    if not asked:
+        return ""
+    field = asked[0]
+    if field == "selector":
+        return "spec.selector: storage class local makes a new volume for each claim; leave the selector out"
+    source = f"{text_at(spec, field, 'kind')} {text_at(spec, field, 'name')}"
+    return f"spec.{field}: storage class local makes empty disks, and cannot fill one from {source}; leave it out"
+
+
+def _about(claim: Json) -> Reference:
+    return Reference(PVCS.api_version, PVCS.kind, namespace(claim), name(claim), uid(claim))
 
 
 def _is_our_volume(volume: Json) -> bool:
