@@ -24,6 +24,8 @@ _SECTOR: Final = 512
 _TABLE: Final = 446
 _STEP: Final = re.compile(r"^I: (.*)$")
 _LINES: Final = 12
+_APART: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+"""Mounts and processes of its own: however a build ends, the kernel takes both away with it."""
 
 Report = Callable[[str], None]
 """Told of each step."""
@@ -61,7 +63,7 @@ def build(recipe: Recipe, place: Path, report: Report) -> Built:
 def _check_host() -> None:
     if os.geteuid() != 0:
         raise BuildError("only root can unpack Debian packages with their owners: run it as root")
-    for program, package in (("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs")):
+    for program, package in (("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs"), ("unshare", "util-linux")):
         if shutil.which(program, path=_path()) is None:
             raise BuildError(f"{program} is not installed: apt-get install {package}")
 
@@ -78,7 +80,7 @@ def _bootstrap(recipe: Recipe, root: Path, report: Report) -> None:
         hook.write_text(f'#!/bin/sh\nset -e\ncp -a {files}/. "$1"\nchroot "$1" sh -c "$(cat {hook}.inside)"\n')
         hook.with_name("finish.inside").write_text(recipes.finish_script())
         hook.chmod(0o700)
-        _run(recipes.command(recipe, str(root), str(hook)), report)
+        _run([*_APART, *recipes.command(recipe, str(root), str(hook))], report)
 
 
 def _lay_out(target: Path) -> None:
@@ -142,7 +144,7 @@ def _run(command: list[str], report: Report) -> None:
     try:
         code = process.wait()
     except BaseException:
-        process.terminate()
+        process.kill()
         process.wait()
         raise
     finally:
