@@ -1,8 +1,10 @@
-"""A VM's display through the command line: a picture, and VNC on a local port."""
+"""A VM's display through the command line: a picture, and VNC on a local port; and its channels for USB devices."""
 
+import contextlib
 import re
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,12 @@ import pytest
 from tests.e2e.conftest import BIN, Instance, tiny_vm
 
 
-@pytest.fixture
-def screen(shared: Instance):
-    """A VM with the display that the API gives every VM."""
-    shared.apply(tiny_vm("screen"))
+@pytest.fixture(scope="module")
+def screen(shared: Instance) -> Iterator[str]:
+    """A VM with the display that the API gives every VM, and channels for USB devices of its user."""
+    vm = tiny_vm("screen")
+    vm["spec"]["template"]["spec"]["domain"]["devices"]["clientPassthrough"] = {}
+    shared.apply(vm)
     shared.wait_phase("screen")
     yield "screen"
     shared.kubectl("delete", "vm", "screen")
@@ -47,11 +51,29 @@ def test_a_picture_and_a_viewer(shared: Instance, screen: str, tmp_path: Path) -
         proxy.communicate(timeout=20)
 
 
+def test_usb_devices_of_the_user_have_four_channels(shared: Instance, screen: str) -> None:
+    command = [str(BIN / "anyvisor"), "--data-dir", str(shared.data_dir), "usbredir", screen, "--no-launch"]
+    with contextlib.ExitStack() as ends:
+        for _ in range(4):
+            process = ends.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            ends.callback(process.terminate)
+            assert process.stdout is not None
+            match = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+            assert match is not None
+            client = ends.enter_context(socket.create_connection(("127.0.0.1", int(match[1])), timeout=20))
+            greeting = client.recv(12 + 64, socket.MSG_WAITALL)
+            assert greeting[:4] == bytes(4), "a usbredir hello"
+            assert b"usb-redir" in greeting[12:]
+        said = shared.cli("usbredir", screen, "--no-launch", check=False)
+        assert "all 4 channels for USB devices of this machine are in use" in said
+
+
 def test_a_vm_without_a_display_says_so(shared: Instance) -> None:
     vm = tiny_vm("blind")
     vm["spec"]["template"]["spec"]["domain"]["devices"]["autoattachGraphicsDevice"] = False
     shared.apply(vm)
     shared.wait_phase("blind")
     assert "No graphics devices are present" in shared.cli("vnc", "screenshot", "blind", "-f", "-", check=False)
+    assert "Not configured with USB Redirection" in shared.cli("usbredir", "blind", "--no-launch", check=False)
     assert shared.counter("blind") > 0
     shared.kubectl("delete", "vm", "blind")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from aiohttp import WSCloseCode, web
 from prometheus_client import CollectorRegistry, generate_latest
 
-from anyvisor.agent import display, forward, linux, machine_metrics
+from anyvisor.agent import display, forward, linux, machine_metrics, usb, vsock
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.guest import http as guest_http
 from anyvisor.agent.guest.protocol import GuestAgentError
@@ -65,6 +65,8 @@ def application(
     app.router.add_get("/v1/machines/{id}/streams/console", _console)
     app.router.add_get("/v1/machines/{id}/streams/vnc", _vnc)
     app.router.add_get("/v1/machines/{id}/streams/portforward", _portforward)
+    app.router.add_get("/v1/machines/{id}/streams/usbredir", _usbredir)
+    app.router.add_get("/v1/machines/{id}/streams/vsock", _vsock)
     app.router.add_get("/v1/machines/{id}/streams/{kind}", _no_stream)
     for verb in _VERBS:
         app.router.add_put(f"/v1/machines/{{id}}/{verb}", _verb)
@@ -291,6 +293,16 @@ async def _vnc(request: web.Request) -> web.StreamResponse:
 
 async def _portforward(request: web.Request) -> web.StreamResponse:
     return await forward.serve(request, *_machine(request))
+
+
+async def _usbredir(request: web.Request) -> web.StreamResponse:
+    _, machine = _machine(request)
+    return await usb.serve(request, machine.endpoints, machine.usb_clients)
+
+
+async def _vsock(request: web.Request) -> web.StreamResponse:
+    context, machine = _machine(request)
+    return await vsock.serve(request, context.vmi(machine.id) or {}, machine.vsock_clients)
 
 
 async def _from_guest(client: ConsoleClient, websocket: web.WebSocketResponse) -> None:

@@ -153,3 +153,16 @@ async def readable(descriptor: int) -> None:
     finally:
         loop.remove_reader(duplicate)
         os.close(duplicate)
+
+
+async def writable(descriptor: int) -> None:
+    """Wait until the descriptor can be written to; for a connecting socket: until it is known how that ended."""
+    loop = asyncio.get_running_loop()
+    duplicate = os.dup(descriptor)
+    ready = asyncio.Event()
+    try:
+        loop.add_writer(duplicate, ready.set)
+        await ready.wait()
+    finally:
+        loop.remove_writer(duplicate)
+        os.close(duplicate)

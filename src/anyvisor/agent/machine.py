@@ -47,6 +47,7 @@ SERIAL_LOG: Final = "serial0.log"
 OLD_LOG: Final = "serial0.log.old"
 SETTLE_SECONDS: Final = 0.5
 MAX_FORWARDS: Final = 128
+MAX_USB_CLIENTS: Final = 16
 """Connections to ports of one guest at the same time."""
 
 
@@ -73,6 +74,8 @@ class Machine:
         self.console = Console(self._noted)
         self.viewers = Viewers()
         self.forwards = Clients(MAX_FORWARDS)
+        self.usb_clients = Clients(MAX_USB_CLIENTS)
+        self.vsock_clients = Clients(MAX_FORWARDS)
         self.guest = Guest(GuestAgentClient(self._guest_channel, self._guest_channel_closed), changed)
         self.helpers = Helpers(lambda: self.record, self._helper_ended)
         self.lost_helper: HelperRecord | None = None
@@ -263,7 +266,8 @@ class Machine:
         self.helpers.close()
         self.console.close(why)
         self.viewers.close(why)
-        self.forwards.close(why)
+        for clients in (self.forwards, self.usb_clients, self.vsock_clients):
+            clients.close(why)
         self.guest.close()
         self.credentials.close()
         self.hotplug.close()

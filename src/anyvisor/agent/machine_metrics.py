@@ -94,6 +94,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         for name, text in (
             ("console_active_connections", "Open serial consoles"),
             ("vnc_active_connections", "Open displays"),
+            ("usbredir_active_connections", "Channels for USB devices in use"),
             ("portforward_active_tunnels", "Open connections to ports of a guest"),
         )
     ),
@@ -194,3 +195,4 @@ def _add_streams(out: Exposition, sample: Sample) -> None:
     out.add("kubevirt_console_active_connections", labels, sample.streams.consoles)
     out.add("kubevirt_vnc_active_connections", labels, sample.streams.displays)
     out.add("kubevirt_portforward_active_tunnels", labels, sample.streams.forwards)
+    out.add("kubevirt_usbredir_active_connections", labels, sample.streams.usb_devices)

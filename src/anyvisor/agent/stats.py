@@ -29,6 +29,7 @@ class Streams:
     consoles: int = 0
     displays: int = 0
     forwards: int = 0
+    usb_devices: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class Sampler:
             host,
             links,
             _memory(state, stats),
-            Streams(machine.console.clients, len(machine.viewers), len(machine.forwards)),
+            Streams(machine.console.clients, len(machine.viewers), len(machine.forwards), len(machine.usb_clients)),
         )
 
 

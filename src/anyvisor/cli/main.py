@@ -40,6 +40,7 @@ GROUPS = {
         "scp": "copy files to or from a VM by ssh",
         "port-forward": "let ports of this machine lead to ports of a VM",
         "vnc": "show a VM's display in a viewer or on a local port, or take a picture of it",
+        "usbredir": "lend a USB device of this machine to a VM",
     },
     "images and manifests": {
         "image": "pull, build, import, list and remove images",

@@ -152,7 +152,7 @@ class Gateway:
             world = await self._world(call)
             decision = decide(call, world)
             if decision.stream is None:
-                return _response(_reply(decision))
+                return _stream_refused(decision)
             other = await self._connect(decision.stream, world)
         except Refused as refused:
             return _stream_refused(refused.decision)

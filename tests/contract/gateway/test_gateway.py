@@ -86,6 +86,17 @@ async def test_a_console_goes_from_the_client_to_the_agent(lab: Lab) -> None:
         assert caught.value.status == 403
 
 
+async def test_a_refused_stream_says_why_where_a_websocket_client_can_read_it(lab: Lab) -> None:
+    await lab.running("vm1")
+    url = f"{lab.url}{SPACE}/virtualmachineinstances/vm1/usbredir"
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(url, headers={"authorization": "Bearer admin"})
+    assert refused.value.status == 409
+    assert refused.value.headers is not None
+    assert "Not configured with USB Redirection" in refused.value.headers["x-anyvisor-message"]
+
+
 async def test_a_user_with_edit_may_forward_ports(lab: Lab) -> None:
     await lab.running("a")
     await allow(lab, "eve", "edit")

@@ -32,6 +32,7 @@ from anyvisor.hri.v1.machine_spec_pb2 import (
     SystemIdentity,
     TapBackend,
     Tpm,
+    UsbRedirection,
     UserBackend,
     VhostUserBackend,
     VolumeHandle,
@@ -266,6 +267,7 @@ def _devices() -> Iterator[Case]:
     yield Case("device.sound", _device(Device(sound=Sound(model="ac97"))), "ac97")
     yield Case("device.sound", _device(Device(sound=Sound(model="ich9"))), "ich9")
     yield Case("device.panic.model", _device(Device(panic=Panic(model="pvpanic"))), "pvpanic")
+    yield Case("device.usb-redirection", _device(Device(usb_redirection=UsbRedirection(channels=1))))
     yield Case("memory.balloon", _device(Device(balloon=Balloon())))
     yield Case("guest.agent", _device(Device(guest_agent_port=GuestAgentPort())))
     yield Case("fs.virtiofs", _filesystem)
