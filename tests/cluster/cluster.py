@@ -7,7 +7,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,11 +152,19 @@ def guest_archives(place: Path) -> list[Path]:
     return made
 
 
+def product_archives() -> list[Path]:
+    """The product's images. Raises rootfs.CannotBuildError."""
+    out = builder.cache() / "test"
+    return [builder.build(name, out, REGISTRY) for name in builder.IMAGES]
+
+
 @contextmanager
-def cluster(programs: Path, archives: list[Path], nodes: int = 1) -> Generator[Cluster]:
-    """A cluster in a folder of its own, with the product installed."""
-    place = Path(tempfile.mkdtemp(prefix="av-k8s-", dir="/tmp"))
-    plane = ControlPlane(programs, place, public=True)
+def cluster(
+    programs: Path, archives: list[Path], nodes: int = 1, place: Path | None = None, *, flags: Sequence[str] = ()
+) -> Generator[Cluster]:
+    """A cluster with the product installed, in a folder that is removed in the end."""
+    place = place or Path(tempfile.mkdtemp(prefix="av-k8s-", dir="/tmp"))
+    plane = ControlPlane(programs, place, public=True, api_flags=flags)
     made = Cluster(plane)
     try:
         plane.up(controllers=True, scheduler=True)
@@ -177,4 +185,4 @@ def attach(place: Path) -> Cluster:
     plane = ControlPlane(build.cache(), place, public=True)
     server = json.loads(plane.admin.read_text())["clusters"][0]["cluster"]["server"]
     plane.api_port = int(server.rpartition(":")[2])
-    return Cluster(plane, [Node(plane, 1)])
+    return Cluster(plane, [Node.found(plane, int(path.name[4:])) for path in sorted(place.glob("node[1-9]"))])

@@ -13,6 +13,7 @@ from anyvisor.agent import linux
 from anyvisor.agent.volumes import qcow2
 from anyvisor.agent.volumes.source import ClaimError, OpenedClaim, OpenedDisk
 from anyvisor.api.meta import Json, list_at, object_at, text_at
+from anyvisor.api.quantity import parse_quantity
 from anyvisor.cluster.launchers import COMPUTE
 from anyvisor.cluster.pods import ContainerProcess, NodePods
 
@@ -21,6 +22,9 @@ KERNEL_BOOT: Final = "kernel-boot-volume"
 CLAIM_DISK: Final = "disk.img"
 _QCOW2_MAGIC: Final = b"QFI\xfb"
 _SECTOR: Final = 512
+_MIB: Final = 1 << 20
+_FILE_SYSTEM_SHARE: Final = 0.1
+"""Of a claim, taken by its own file system's tables; KubeVirt tolerates as much."""
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -62,7 +66,9 @@ class PodVolumes:
         if process is None:
             raise ClaimError("VolumeNotReady", f"claim {namespace}/{claim}: the launcher pod does not run")
         try:
-            return await asyncio.to_thread(_open_claim, process, volume, claim, read_only)
+            return await asyncio.to_thread(
+                _open_claim, process, volume, claim, read_only, claimed_bytes(self.vmi, volume)
+            )
         finally:
             process.close()
 
@@ -164,13 +170,37 @@ def _look_at(descriptor: int, reference: str) -> OpenedDisk:
     return OpenedDisk(descriptor, "raw", size)
 
 
-def _open_claim(process: ContainerProcess, volume: str, claim: str, read_only: bool) -> OpenedClaim:
+def claimed_bytes(vmi: Json, volume: str) -> int:
+    """What the volume's claim asks for, as the controller tells it in the status; 0 when it does not."""
+    for entry in list_at(vmi, "status", "volumeStatus"):
+        info = object_at(entry, "persistentVolumeClaimInfo")
+        for amounts in (object_at(info, "requests"), object_at(info, "capacity")):
+            if entry.get("name") == volume and amounts.get("storage"):
+                return parse_quantity(amounts["storage"]).value
+    return 0
+
+
+def disk_bytes(claim: str, claimed: int, free: int) -> int:
+    """How large a claim's new disk is: what was asked for, in whole MiB, or a little less where that is not free.
+
+    Raises:
+        ClaimError: the file system is smaller than the claim by more than such a system itself takes.
+    """
+    wanted = (claimed or free) // _MIB * _MIB
+    size = min(wanted, free // _MIB * _MIB)
+    if size and size >= wanted * (1 - _FILE_SYSTEM_SHARE):
+        return size
+    message = f"claim {claim} asks for {wanted} bytes, and its file system has {free} free; free space, or claim less"
+    raise ClaimError("VolumeNotReady", message)
+
+
+def _open_claim(process: ContainerProcess, volume: str, claim: str, read_only: bool, claimed: int) -> OpenedClaim:
     flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
     try:
         try:
             device = _open_beneath(process, f"/dev/{volume}", flags)
         except FileNotFoundError:
-            return _open_disk_file(process, volume, flags, claim)
+            return _open_disk_file(process, volume, flags, claim, claimed)
         if not stat.S_ISBLK(os.fstat(device).st_mode):
             os.close(device)
             raise ClaimError("VolumeNotReady", f"claim {claim} is no block device in the launcher pod")
@@ -180,7 +210,7 @@ def _open_claim(process: ContainerProcess, volume: str, claim: str, read_only: b
         raise ClaimError("VolumeNotReady", message) from error
 
 
-def _open_disk_file(process: ContainerProcess, volume: str, flags: int, claim: str) -> OpenedClaim:
+def _open_disk_file(process: ContainerProcess, volume: str, flags: int, claim: str, claimed: int) -> OpenedClaim:
     place = process.open_directory(f"{DATA}/{volume}")
     try:
         try:
@@ -189,18 +219,16 @@ def _open_disk_file(process: ContainerProcess, volume: str, flags: int, claim: s
             if flags & os.O_ACCMODE == os.O_RDONLY:
                 message = f"claim {claim} has no {CLAIM_DISK}, and is to be read only"
                 raise ClaimError("VolumeNotReady", message, retry=False) from error
-            descriptor = _make_disk(place, process, claim)
+            descriptor = _make_disk(place, process, claim, claimed)
     finally:
         os.close(place)
     return OpenedClaim(descriptor, os.fstat(descriptor).st_size)
 
 
-def _make_disk(place: int, process: ContainerProcess, claim: str) -> int:
-    """A sparse disk of the size that the file system has free; it appears under its name only when it is whole."""
+def _make_disk(place: int, process: ContainerProcess, claim: str, claimed: int) -> int:
+    """A sparse disk; it appears under its name only when it is whole."""
     found = os.fstatvfs(place)
-    size = found.f_bavail * found.f_frsize // (1 << 20) * (1 << 20)
-    if not size:
-        raise ClaimError("VolumeNotReady", f"the file system of claim {claim} is full")
+    size = disk_bytes(claim, claimed, found.f_bavail * found.f_frsize)
     fresh = f".{CLAIM_DISK}"
     descriptor = linux.openat2(place, fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o660)
     try:

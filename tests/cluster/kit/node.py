@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from tests.cluster.kit import pause_image
 from tests.cluster.kit.authority import Authority
@@ -41,6 +41,13 @@ class Node:
     number: int = 1
     init: int = field(init=False, default=0)
     """The host's pid of the first process in the node's namespaces."""
+
+    @classmethod
+    def found(cls, plane: ControlPlane, number: int) -> Self:
+        """A node that another process started."""
+        made = cls(plane, number)
+        made.init = int((made.place / "init").read_text())
+        return made
 
     @property
     def name(self) -> str:
@@ -144,6 +151,7 @@ class Node:
         holder = self.plane.processes.start(f"{self.name}.holder", command)
         self.plane.wait(f"{self.name}.holder", lambda: bool(self._first_below(holder, pause)))
         self.init = self._first_below(holder, pause)
+        (self.place / "init").write_text(str(self.init))
 
     def _first_below(self, holder: int, program: Path) -> int:
         children = Path(f"/proc/{holder}/task/{holder}/children")

@@ -1,6 +1,6 @@
 """One cluster with one node for all tests here: its start takes longer than they do.
 
-`ANYVISOR_CLUSTER_AT=DIR` uses a cluster that runs already, as `python -m tests.cluster.kit cluster DIR` runs one.
+`ANYVISOR_CLUSTER_AT=DIR` uses a cluster that runs already, as `python -m tests.cluster DIR` runs one.
 """
 
 import os
@@ -13,7 +13,6 @@ from tests.cluster import cluster as clusters
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import programs
 from tests.cluster.kit import node
-from tools.images import __main__ as images
 from tools.images import rootfs
 
 
@@ -36,9 +35,8 @@ def cluster() -> Iterator[Cluster]:
     if lacking:
         pytest.skip(f"a node needs {', '.join(lacking)} on this machine")
     found = programs("apiserver", "components", "runtime", "cni")
-    out = images.cache() / "test"
     try:
-        archives = [images.build(name, out, clusters.REGISTRY) for name in images.IMAGES]
+        archives = clusters.product_archives()
     except rootfs.CannotBuildError as error:
         pytest.skip(str(error))
     with clusters.cluster(found, archives) as made:
