@@ -36,13 +36,15 @@ class Image:
 
 IMAGES: Final = {
     "anyvisor": Image(("python3", "nftables", "iproute2"), "Anyvisor's components", "65532", application=True),
+    # The driver looks for the same programs in its own image as the launcher runs.
     "driver-qemu": Image(
-        ("python3", "qemu-system-x86", "ovmf"), "Anyvisor's driver for QEMU", "65532", application=True
+        ("python3", "qemu-system-x86", "ovmf", "swtpm"), "Anyvisor's driver for QEMU", "65532", application=True
     ),
-    # A VMM that is PID 1 would end at SIGTERM at once, a power cut for its guest: it takes no notice of SIGURG.
+    # A VMM that is PID 1 would end at SIGTERM at once, a power cut for its guest: it takes no notice of SIGURG. The
+    # static busybox copies disks out of images that hold nothing else.
     "launcher-qemu": Image(
-        ("python3-minimal", "qemu-system-x86", "ovmf"), "Launcher for QEMU", "107", application=False,
-        stop_signal="SIGURG",
+        ("python3-minimal", "qemu-system-x86", "ovmf", "swtpm", "busybox-static"), "Launcher for QEMU", "107",
+        application=False, stop_signal="SIGURG",
     ),
 }  # fmt: skip
 
@@ -57,7 +59,7 @@ def build(name: str, out: Path, registry: str) -> Path:
     """Make one image; its archive. The bill of materials lies beside it."""
     image = IMAGES[name]
     base = rootfs.build(image.packages, cache())
-    code = application.layer() if image.application else application.shim_layer()
+    code = application.layer() if image.application else application.launcher_layer()
     config = oci.Config(
         entrypoint=_COMPONENT if image.application else (),
         user=image.user,

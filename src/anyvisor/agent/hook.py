@@ -1,25 +1,39 @@
-"""The socket in the launcher's directory at which the stop hook asks the agent to stop the guest."""
+"""The socket in the launcher's directory where the pod's other processes ask the agent: the stop hook, and probes."""
 
 import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from anyvisor.agent.launchers import Launcher
-from anyvisor.launcher import shim
+from anyvisor.launcher import beside, shim
 
 MAX_HOOKS = 4
-EXPECTED_SECONDS = 3.0
+MAX_PROBES = 4
+EXPECTED_SECONDS = 8.0
 """How long a hook may take from its pod's deletion until it asks: a container's exec, and Python's start."""
-LEAVE_SECONDS = 1.0
+LEAVE_SECONDS = 5.0
+"""How long a hook may take to end when it was told: its connection ends with its process, not before."""
+
+
+Probe = Callable[[Sequence[str]], Awaitable[str]]
+"""Carries out what the words of a probe ask; a sentence for what is wrong, empty for nothing."""
+
+
+async def no_probe(_words: Sequence[str]) -> str:
+    """Nothing can be asked of this guest."""
+    return "this machine has no channel to an agent in the guest"
 
 
 class StopHook:
-    """Answers `stop` at once, and `down` when the guest is. Who connects is the launcher's user or root."""
+    """Answers `stop` at once, and `down` when the guest is; and probes. Who connects is the launcher's user or root."""
 
-    def __init__(self, launcher: Launcher, requested: Callable[[], None]) -> None:
+    def __init__(self, launcher: Launcher, requested: Callable[[], None], probe: Probe = no_probe) -> None:
         self._requested = requested
+        self._probe = probe
+        self.probes: set[asyncio.Task[None]] = set()
+        """Those that are being carried out."""
         self._waiting: list[socket.socket] = []
         self._asked: list[socket.socket] = []
         self._changed = asyncio.Event()
@@ -40,20 +54,37 @@ class StopHook:
         self._loop.add_reader(connection, self._receive, connection)
 
     def _receive(self, connection: socket.socket) -> None:
+        words: list[str] | None = None
         try:
-            asked = connection.recv(64) == shim.STOP
+            message = connection.recv(beside.PROBE_LIMIT)
+            words = beside.decode_probe(message)
+            asked = message == shim.STOP
             if asked:
                 connection.send(shim.STOPPING)
         except BlockingIOError:
             return
         except OSError:
             asked = False
-        if asked:
+        if words is not None and len(self.probes) < MAX_PROBES:
+            self._loop.remove_reader(connection)
+            self._waiting.remove(connection)
+            task = self._loop.create_task(self._answer(connection, words), name="probe")
+            self.probes.add(task)
+            task.add_done_callback(self.probes.discard)
+        elif asked:
             self._asked.append(connection)
             self._changed.set()
             self._requested()
         else:
             self._drop(connection)
+
+    async def _answer(self, connection: socket.socket, words: Sequence[str]) -> None:
+        """A probe that was given up, for its own time limit, is carried out to its end all the same."""
+        with connection:
+            wrong = await self._probe(words)
+            answer = beside.BAD + b"\0" + wrong.encode()[: beside.PROBE_LIMIT // 2] if wrong else beside.GOOD
+            with contextlib.suppress(OSError):
+                connection.send(answer)
 
     def _drop(self, connection: socket.socket) -> None:
         self._loop.remove_reader(connection)
@@ -86,6 +117,8 @@ class StopHook:
 
     def close(self) -> None:
         """Stop listening; hooks that still wait go on without us."""
+        for task in self.probes:
+            task.cancel()
         self._loop.remove_reader(self._listener)
         self._listener.close()
         for connection in list(self._waiting):

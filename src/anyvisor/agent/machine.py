@@ -17,6 +17,7 @@ from anyvisor.agent.endpoints import EndpointError, Endpoints
 from anyvisor.agent.guest.client import GuestAgentClient
 from anyvisor.agent.guest.credentials import Credentials
 from anyvisor.agent.guest.facts import with_guest
+from anyvisor.agent.guest.probe import answer
 from anyvisor.agent.guest.protocol import GuestAgentSilent
 from anyvisor.agent.guest.watch import Guest
 from anyvisor.agent.helpers import Helpers
@@ -215,10 +216,10 @@ class Machine:
             self.console = Console(self._noted, self.serial_log.read())
 
     def open_hook(self, stop_requested: Callable[[], None]) -> None:
-        """Listen for the stop hook; without that, the hook helps itself."""
+        """Listen for the stop hook and for probes; without that, the hook helps itself."""
         assert self.launcher is not None
         try:
-            self.hook = StopHook(self.launcher, stop_requested)
+            self.hook = StopHook(self.launcher, stop_requested, partial(answer, self.guest.client))
         except OSError as error:
             log.warning("machine %s: no socket for the stop hook: %s", self.id, error)
 

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from anyvisor import __version__
 from anyvisor.cluster import process
+from anyvisor.cluster.features import has_image_volumes
 from anyvisor.controller.service import Controllers
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.hri.packages import load as load_driver
@@ -62,9 +63,9 @@ async def _run(config: ControllerConfig) -> None:
 
         async def lead() -> None:
             async with EventRecorder(client, "anyvisor-controller", platform.node()) as events:
-                await asyncio.gather(
-                    keep_installed(client, config, packages), Controllers(client, events, on_cluster=True).run()
-                )
+                images = await has_image_volumes(client, config.namespace)
+                controllers = Controllers(client, events, on_cluster=True, image_volumes=images)
+                await asyncio.gather(keep_installed(client, config, packages), controllers.run())
 
         try:
             elector = Elector(client, config.namespace, LEASE, identity)

@@ -22,6 +22,8 @@ class Controllers:
     on_cluster: bool = False
     """Whether the nodes are machines of their own: decides which launch modes are allowed and whether pods of a
     node that does not answer may be ended by force."""
+    image_volumes: bool = True
+    """Whether pods can have images as volumes; where not, disks are copied out of them."""
     metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
 
     async def run(self) -> None:
@@ -31,7 +33,12 @@ class Controllers:
             queues = self.metrics.queues
             machines = VmController(self.client, self.events, sources, queues.of("vm"))
             instances = VmiController(
-                self.client, self.events, sources, on_cluster=self.on_cluster, observer=queues.of("vmi")
+                self.client,
+                self.events,
+                sources,
+                on_cluster=self.on_cluster,
+                image_volumes=self.image_volumes,
+                observer=queues.of("vmi"),
             )
             nodes = NodeController(self.client, self.events, sources, force=not self.on_cluster)
             installation = InstallationController(self.client, self.events, sources)

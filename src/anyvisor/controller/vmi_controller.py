@@ -63,12 +63,14 @@ class VmiController:
         sources: Sources,
         *,
         on_cluster: bool,
+        image_volumes: bool = True,
         observer: QueueObserver | None = None,
     ) -> None:
         self._client = client
         self._events = events
         self._sources = sources
         self._on_cluster = on_cluster
+        self._image_volumes = image_volumes
         self._queue: WorkQueue[str] = WorkQueue(observer=observer)
         self._started: dict[str, float] = {}
 
@@ -186,6 +188,8 @@ class VmiController:
             quotas=self._quotas(space),
             attachments=self._attachments(vmi),
             settings=configuration(sources),
+            on_cluster=self._on_cluster,
+            image_volumes=self._image_volumes,
             launcher_image=self._image(vmi),
             vsock_id=lambda: self._vsock_id(vmi),
         )

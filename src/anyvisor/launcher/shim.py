@@ -420,8 +420,10 @@ def stop(directory: str) -> int:
     deadline = began + max(script.grace - FINISH_RESERVE, 0.0)
     if not _lock(where, deadline):
         return EXIT_UNFINISHED
-    if ask_agent(where, deadline):
-        _detach(where, script, None)
+    agent = ask_agent(where, deadline)
+    if agent is not None:
+        # Left open: its end tells the agent that this process is gone, and that it may end the VMM.
+        _detach(where, script, None, agent.detach())
         return 0
     connection = connect(where, script.endpoint)
     if connection is None:
@@ -457,18 +459,20 @@ def _lock(where: int, deadline: float) -> bool:
             return True
 
 
-def ask_agent(where: int, deadline: float) -> bool:
-    """Ask the agent to stop the guest; True when it said that the guest is down."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as agent:
-        try:
-            agent.setblocking(False)
-            agent.connect(f"/proc/self/fd/{where}/{AGENT_NAME}")
-            agent.send(STOP)
-            if _read(agent, min(deadline, time.monotonic() + ANSWER_SECONDS)) != STOPPING:
-                return False
-            return _read(agent, deadline) == DOWN
-        except OSError:
-            return False
+def ask_agent(where: int, deadline: float) -> socket.socket | None:
+    """Ask the agent to stop the guest; the connection to it when it said that the guest is down."""
+    agent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        agent.setblocking(False)
+        agent.connect(f"/proc/self/fd/{where}/{AGENT_NAME}")
+        agent.send(STOP)
+        stopping = _read(agent, min(deadline, time.monotonic() + ANSWER_SECONDS)) == STOPPING
+        if stopping and _read(agent, deadline) == DOWN:
+            return agent
+    except OSError:
+        pass
+    agent.close()
+    return None
 
 
 def connect(where: int, endpoint: str) -> socket.socket | None:
@@ -541,11 +545,13 @@ def _read(connection: socket.socket, deadline: float) -> bytes | None:
         return b""
 
 
-def _detach(where: int, script: StopPlan, connection: socket.socket | None) -> None:
+def _detach(where: int, script: StopPlan, connection: socket.socket | None, agent: int = -1) -> None:
     """Leave a process that ends the VMM soon: a hook that waited for PID 1 would fail with it."""
     if child := os.fork():
         os.waitpid(child, 0)
         return
+    if agent >= 0:
+        os.close(agent)
     os.setsid()
     if os.fork():
         os._exit(0)

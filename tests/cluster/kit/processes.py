@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# Also after kill -9 of the test run, nothing stays behind.
-_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+# Also after kill -9 of the test run, nothing stays behind. A limit of the test run's own memory is not theirs.
+_ENDS_WITH_US = ("prlimit", "--as=unlimited", "setpriv", "--pdeathsig", "KILL", "--")
 
 
 class Processes:

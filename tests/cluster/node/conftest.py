@@ -4,6 +4,7 @@
 """
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from tests.cluster.conftest import programs
 from tests.cluster.kit import node
 from tools.images import rootfs
 
+MEMORY_LIMIT = 8 << 30
+"""Of this process, so that a test that reads without end fails with a traceback before the machine stands still."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first test waits for the whole cluster, and all of them for emulated guests."""
@@ -23,8 +27,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(900))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def limited_memory() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster(limited_memory: None) -> Iterator[Cluster]:
     running = os.environ.get("ANYVISOR_CLUSTER_AT")
     if running:
         yield clusters.attach(Path(running))

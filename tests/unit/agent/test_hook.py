@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from anyvisor.agent import hook as hooks
 from anyvisor.agent.hook import StopHook
 from anyvisor.agent.launchers import Launcher
-from anyvisor.launcher import shim
+from anyvisor.launcher import beside, shim
 
 
 @pytest.fixture
@@ -70,3 +70,38 @@ async def test_a_hook_that_does_not_leave_holds_nothing_up(
     with await asking(rundir):
         await hook.dismiss(expected=True)
     hook.close()
+
+
+async def test_a_probe_is_answered_beside_a_hook(rundir: Path, launcher: Launcher) -> None:
+    async def probe(words: Sequence[str]) -> str:
+        return "" if list(words) == ["--guestAgentPing"] else f"cannot {words[0]}"
+
+    hook = StopHook(launcher, lambda: None, probe)
+    with await asking(rundir):
+        assert await probed(rundir, "--guestAgentPing") == beside.GOOD
+        assert await probed(rundir, "fly") == beside.BAD + b"\0cannot fly"
+    hook.close()
+
+
+async def test_a_probe_that_hangs_takes_no_hooks_place(rundir: Path, launcher: Launcher) -> None:
+    async def probe(_words: Sequence[str]) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    hook = StopHook(launcher, lambda: None, probe)
+    waiting = [asyncio.ensure_future(probed(rundir, "hang")) for _ in range(hooks.MAX_PROBES)]
+    while len(hook.probes) < hooks.MAX_PROBES:
+        await asyncio.sleep(0)
+    assert await probed(rundir, "one too many") == b""
+    with await asking(rundir):
+        hook.close()
+    assert await asyncio.gather(*waiting) == [b""] * hooks.MAX_PROBES
+
+
+async def probed(rundir: Path, *words: str) -> bytes:
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.setblocking(False)
+        connection.connect(str(rundir / shim.AGENT_NAME))
+        await loop.sock_sendall(connection, beside.encode_probe(list(words)))
+        return await loop.sock_recv(connection, beside.PROBE_LIMIT)

@@ -391,8 +391,17 @@ def test_the_hook_leaves_the_work_to_an_agent_that_answers(launcher: Launcher):
             assert connection.recv(100) == shim.STOP
             connection.send(shim.STOPPING)
             connection.send(shim.DOWN)
+            connection.settimeout(DEADLINE)
+            assert connection.recv(100) == b""
+            assert is_exiting(process.pid), "the end of the connection tells that the hook cannot be killed any more"
             assert process.wait(DEADLINE) == 0
     assert launcher.end()[0] == 0
+
+
+def is_exiting(pid: int) -> bool:
+    """Whether a process is past its end, as the kernel's flags of it say (PF_EXITING)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return bool(int(fields[6]) & 0x4)
 
 
 @pytest.mark.parametrize("answers", [[], [shim.STOPPING]])

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from anyvisor.agent.guest.client import GuestAgentClient
+from anyvisor.agent.guest.probe import AgentCheck
 from anyvisor.embedded.podrunner.prober import Listener, Prober
 from anyvisor.embedded.podrunner.probes import (
-    AgentCheck,
     Check,
     Count,
     HttpCheck,

@@ -9,7 +9,7 @@ from anyvisor.api.names import launcher_pod_name
 from anyvisor.controller import words
 from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.launch import Launch
-from anyvisor.controller.podspec import identity, networks, placement, volumes
+from anyvisor.controller.podspec import beside, identity, networks, placement, volumes
 from anyvisor.controller.podspec.probes import probe
 from anyvisor.controller.podspec.resources import Tenancy, compute_resources
 from anyvisor.controller.settings import Settings
@@ -54,6 +54,10 @@ class PodContext:
     """Which pod of the instance this is; makes its name."""
     temporary: bool = False
     """Whether the pod only makes the first consumer of its claims known."""
+    on_cluster: bool = False
+    """Whether a kubelet runs the pod."""
+    image_volumes: bool = True
+    """Whether a pod can have an image as a volume."""
     attachments: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """NetworkAttachmentDefinitions by `namespace/name`, as far as the instance names them."""
 
@@ -64,10 +68,9 @@ def render(vmi: Json, launch: Launch, context: PodContext) -> Json:
     _check(vmi, context.settings)
     if state_claim_needed(vmi) and not context.state_claim:
         raise RenderError("the claim that keeps firmware and TPM state does not exist yet")
+    images = context.settings.gate("ImageVolume") and context.image_volumes
     try:
-        found = volumes.pod_volumes(
-            vmi, context.claims, context.state_claim, context.settings, launch.shared_memory_bytes
-        )
+        found = volumes.pod_volumes(vmi, context.claims, context.state_claim, launch.shared_memory_bytes, images=images)
         context = _with_network_devices(vmi, context)
         pod_annotations = identity.pod_annotations(vmi, launch, context.settings)
     except volumes.MissingClaimError as cause:
@@ -76,6 +79,7 @@ def render(vmi: Json, launch: Launch, context: PodContext) -> Json:
         raise RenderError(str(cause)) from cause
     if context.temporary:
         pod_annotations[words.EPHEMERAL_PROVISIONING] = "true"
+    extra = beside.containers(vmi, launch, found, copied=not images) if _has_kubelet(context) else []
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -86,8 +90,13 @@ def render(vmi: Json, launch: Launch, context: PodContext) -> Json:
             "annotations": pod_annotations,
             "ownerReferences": [vmi_reference(vmi)],
         },
-        "spec": _spec(vmi, launch, context, found),
+        "spec": _spec(vmi, launch, context, found) | ({"initContainers": extra} if extra else {}),
     }
+
+
+def _has_kubelet(context: PodContext) -> bool:
+    """Whether a kubelet runs the machine's containers; a pod for a claim's first consumer has none to run."""
+    return context.on_cluster and not context.temporary
 
 
 def _with_network_devices(vmi: Json, context: PodContext) -> PodContext:

@@ -9,7 +9,6 @@ from anyvisor.api.meta import Json, list_at, object_at, text_at
 from anyvisor.api.names import volume_path
 from anyvisor.api.quantity import Quantity
 from anyvisor.controller.duplicate import duplicate
-from anyvisor.controller.settings import Settings
 from anyvisor.controller.vm.data_volumes import claim_name
 
 RUN: Final = "l"
@@ -46,12 +45,14 @@ class PodVolumes:
 
 
 def pod_volumes(
-    vmi: Json, claims: Mapping[str, Json], state_claim: str, settings: Settings, shared_memory: int = 0
+    vmi: Json, claims: Mapping[str, Json], state_claim: str, shared_memory: int = 0, *, images: bool = True
 ) -> PodVolumes:
-    """The pod's volumes, with so many bytes at /dev/shm (0 = the runtime's default); raises MissingClaimError."""
+    """The pod's volumes, with so many bytes at /dev/shm (0 = the runtime's default); raises MissingClaimError.
+
+    Without `images`, the volumes of images are left to whoever copies them.
+    """
     found = PodVolumes()
     _own(found, shared_memory)
-    images = settings.gate("ImageVolume")
     left_out = _hotplug_names(vmi)
     for volume in list_at(vmi, "spec", "volumes"):
         if volume.get("name") not in left_out and (images or "containerDisk" not in volume):

@@ -76,6 +76,8 @@ def _rendered(run: VmiPass, launch: Launch, *, temporary: bool) -> Json | None:
         attempt=TEMPORARY_ATTEMPT if temporary else 0,
         temporary=temporary,
         attachments=run.world.attachments,
+        on_cluster=run.world.on_cluster,
+        image_volumes=run.world.image_volumes,
     )
     try:
         pod = render(run.vmi, launch, context)

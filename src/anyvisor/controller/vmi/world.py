@@ -44,6 +44,10 @@ class VmiWorld:
     attachments: Mapping[str, Json] = field(default_factory=nothing)
     """NetworkAttachmentDefinitions by `namespace/name`, as far as the instance names them."""
     settings: Settings = field(default_factory=Settings)
+    on_cluster: bool = False
+    """Whether kubelets run the pods."""
+    image_volumes: bool = True
+    """Whether a pod can have an image as a volume."""
     launcher_image: str = ""
     """The image that a launcher of this instance would have if it were made now; empty = unknown."""
     vsock_id: Callable[[], int] = lambda: 3

@@ -9,9 +9,9 @@ from typing import Final
 import aiohttp
 
 from anyvisor.agent.guest.client import GuestAgentClient
-from anyvisor.agent.guest.exec import run_in_guest
+from anyvisor.agent.guest.probe import AgentCheck, carry_out
 from anyvisor.agent.guest.protocol import GuestAgentError
-from anyvisor.embedded.podrunner.probes import AgentCheck, Check, Count, HttpCheck, NoCheck, Probe, Purpose, TcpCheck
+from anyvisor.embedded.podrunner.probes import Check, Count, HttpCheck, NoCheck, Probe, Purpose, TcpCheck
 
 log = logging.getLogger(__name__)
 
@@ -126,12 +126,9 @@ class Prober:
         guest = self._guests(pod_uid)
         if guest is None:
             raise ProbeFailureError("the machine does not run yet")
-        if not check.command:
-            await guest.ask("guest-ping", seconds=seconds)
-            return
-        ended = await run_in_guest(guest, check.command)
-        if ended.code != 0:
-            raise ProbeFailureError(f"{check.command[0]} ended with {ended.code}: {ended.text}")
+        wrong = await carry_out(guest, check, seconds)
+        if wrong:
+            raise ProbeFailureError(wrong)
 
 
 async def _get(check: HttpCheck) -> None:

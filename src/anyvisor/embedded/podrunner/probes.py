@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from anyvisor.agent.guest.probe import PROBER, AgentCheck, read_words
 from anyvisor.api.meta import Json, list_at, object_at, text_at
 
-PROBER: Final = "virt-probe"
-"""Asks the agent in the guest, by the arguments that the pod's template has for it."""
 DEFAULT_SECONDS: Final = 1
 DEFAULT_PERIOD: Final = 10
 DEFAULT_FAILURES: Final = 3
@@ -46,14 +45,6 @@ class HttpCheck:
     path: str
     secure: bool
     headers: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AgentCheck:
-    """A question to the agent in the guest: whether it lives, or what a command there returns."""
-
-    command: tuple[str, ...] = ()
-    """Empty = only whether it lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +137,7 @@ def _agent_check(command: Sequence[str]) -> Check:
     """What the prober's arguments ask for; nothing else can be run in a launcher."""
     if command[0] != PROBER:
         return NoCheck(f"{command[0]} cannot be run beside the guest")
-    if "--guestAgentPing" in command:
-        return AgentCheck()
-    if "--command" not in command[:-1]:
-        return NoCheck(f"{PROBER} is told no command")
-    at = command.index("--command")
-    rest = command[at + 2 :]
-    return AgentCheck((command[at + 1], *(rest[1:] if rest[:1] == ["--"] else rest)))
+    return read_words(command) or NoCheck(f"{PROBER} is told no command")
 
 
 def _port(container: Json, wanted: object) -> int:
