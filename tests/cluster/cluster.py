@@ -43,23 +43,38 @@ class Cluster:
         """Run kubectl as the admin."""
         return self.plane.kubectl(*words, check=check, stdin=stdin, seconds=seconds)
 
-    def add_node(self, archives: list[Path]) -> Node:
+    archives: list[Path] = field(default_factory=list[Path])
+    """Images that every node has."""
+    attached: bool = False
+    """Whether it was started by somebody else, so that its processes are not ours to end and to start."""
+
+    def add_node(self) -> Node:
         """Start one more node with the images on it."""
         node = Node(self.plane, len(self.nodes) + 1)
         self.nodes.append(node)
         node.up()
-        for archive in archives:
+        for archive in self.archives:
             node.load(archive)
         return node
 
     def install(self) -> None:
-        """Install by the plain manifest, with images that are on the nodes; returns when everything is ready."""
+        """Install by the plain manifest, with images that are on the nodes; returns when everything is ready.
+
+        Machines run in namespace `default`, where pods are admitted under the strictest of the pod security standards.
+        """
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents()})
         text = text.replace(f"{PUBLISHED}/", f"{REGISTRY}/")
         listed: list[Json] = json.loads(text)["items"]
         self.plane.apply(*(one for one in listed if one["kind"] in ("CustomResourceDefinition", "Namespace")))
         self.plane.apply(*(one for one in listed if one["kind"] != "CustomResourceDefinition"))
+        self.kubectl("label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted")
         self.eventually("all components are ready", self.installed, 240)
+
+    def restart_apiserver(self) -> None:
+        """kill -9 of the API server, and a new one."""
+        self.restarts.append(time.time())
+        self.plane.processes.kill("apiserver")
+        self.plane.start_apiserver(controllers=True)
 
     def installed(self) -> bool:
         """Whether every component runs, and a driver is healthy on each node."""
@@ -77,6 +92,10 @@ class Cluster:
     def phase(self, name: str) -> str:
         """The phase of a VMI."""
         return self.get("vmi", name).get("status", {}).get("phase", "")
+
+    def uid(self, name: str) -> str:
+        """The uid of a VMI, which is another for each run of a VM; empty when there is none."""
+        return self.get("vmi", name).get("metadata", {}).get("uid", "")
 
     def launcher(self, name: str) -> Json:
         """The launcher pod of a VMI; {} when there is none."""
@@ -140,7 +159,7 @@ def _first_process(container: str) -> int:
 def guest_archives(place: Path) -> list[Path]:
     """The guests' images, named as manifests name them."""
     made: list[Path] = []
-    linux = guests.linux()
+    linux = guests.linux_with_agent()
     for name, files in (
         (LINUX, {"/boot/vmlinuz": linux.kernel, "/boot/initrd.img": linux.initrd}),
         (TINY, {"/boot/vmlinuz": guests.tiny()}),
@@ -168,8 +187,9 @@ def cluster(
     made = Cluster(plane)
     try:
         plane.up(controllers=True, scheduler=True)
+        made.archives = [*archives, *guest_archives(place)]
         for _ in range(nodes):
-            made.add_node([*archives, *guest_archives(place)])
+            made.add_node()
         made.install()
         yield made
     finally:
@@ -185,4 +205,5 @@ def attach(place: Path) -> Cluster:
     plane = ControlPlane(build.cache(), place, public=True)
     server = json.loads(plane.admin.read_text())["clusters"][0]["cluster"]["server"]
     plane.api_port = int(server.rpartition(":")[2])
-    return Cluster(plane, [Node.found(plane, int(path.name[4:])) for path in sorted(place.glob("node[1-9]"))])
+    nodes = [Node.found(plane, int(path.name[4:])) for path in sorted(place.glob("node[1-9]"))]
+    return Cluster(plane, nodes, attached=True)

@@ -16,6 +16,7 @@ from tests.cluster.conftest import programs
 from tests.cluster.kit import node
 from tools.images import rootfs
 
+LAST = Path(__file__).with_name("test_removal.py")
 MEMORY_LIMIT = 8 << 30
 """Of this process, so that a test that reads without end fails with a traceback before the machine stands still."""
 
@@ -25,6 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.timeout(900))
+    items.sort(key=lambda item: item.path == LAST)
 
 
 @pytest.fixture(scope="session", autouse=True)

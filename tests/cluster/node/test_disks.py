@@ -1,81 +1,25 @@
-"""What a guest keeps and offers on a cluster: a claim's disk over restarts, a port behind a Service."""
+"""What a guest keeps and offers on a cluster: claims' disks, a port behind a Service, probes by its own agent."""
 
-import json
-import re
-import time
+import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import aiohttp
+import pytest
 
-from tests.cluster.cluster import LINUX, Cluster
-from tests.cluster.streams import console
-from tests.e2e.conftest import tiny_vm
+from tests.cluster.cluster import Cluster
+from tests.cluster.node.machines import apply, ask, claim, head_of_disk, host_path, linux_vm, remove, storage, tell
 
 Json = dict[str, Any]
-SUBRESOURCES = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines"
-BOOT_SECONDS = 240.0
-"""Emulated, on a machine that does other things too."""
+PATIENT = {"periodSeconds": 3, "timeoutSeconds": 10, "failureThreshold": 60}
 
 
-def linux_vm(name: str, *volumes: Json) -> Json:
-    vm = tiny_vm(name)
-    spec = vm["spec"]["template"]["spec"]
-    spec["domain"]["memory"]["guest"] = "128Mi"
-    container = {"image": LINUX, "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.img"}
-    spec["domain"]["firmware"]["kernelBoot"] = {"kernelArgs": "console=ttyS0 quiet panic=-1", "container": container}
-    spec["domain"]["devices"]["disks"] = [{"name": one["name"], "disk": {"bus": "virtio"}} for one in volumes]
-    spec["volumes"] = list(volumes)
-    return vm
-
-
-def ask(cluster: Cluster, name: str, command: str) -> str:
-    """What a command prints on the guest's console; the echo of the typed line does not count."""
-    marker = f"{time.monotonic_ns():x}"
-    typed = f"touch /run/quiet; echo BEGIN''-{marker}; {command}; echo END''-{marker}\n".encode()
-    found: list[str] = []
-
-    def answered() -> bool:
-        try:
-            shown = console(cluster.plane, name, 5.0, typed).replace("\r", "")
-        except aiohttp.ClientError:
-            return False
-        found[:] = re.findall(f"BEGIN-{marker}\n(.*?)END-{marker}", shown, re.DOTALL)
-        return bool(found)
-
-    cluster.eventually(f"{name} answers", answered, BOOT_SECONDS, name)
-    return found[-1]
-
-
-def volume(cluster: Cluster, name: str) -> list[Json]:
-    """A volume on the node's disk, and the claim that is bound to it."""
-    place = cluster.nodes[0].place / f"volume-{name}"
-    place.mkdir()
-    size = {"storage": "64Mi"}
-    metadata = {"name": name}
-    spec = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "",
-        "volumeName": name,
-        "resources": {"requests": size},
-    }
-    held = {
-        "capacity": size,
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "",
-        "hostPath": {"path": str(place)},
-        "claimRef": {"namespace": "default", "name": name},
-    }
-    return [
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": held},
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {**metadata, "namespace": "default"},
-            "spec": spec,
-        },
-    ]
+def condition(cluster: Cluster, name: str, kind: str) -> str:
+    """The status of one condition of a VMI."""
+    found = cluster.get("vmi", name).get("status", {}).get("conditions", [])
+    return next((one["status"] for one in found if one["type"] == kind), "")
 
 
 def test_a_claim_keeps_what_a_guest_wrote_and_a_service_reaches_it(cluster: Cluster) -> None:
@@ -85,32 +29,74 @@ def test_a_claim_keeps_what_a_guest_wrote_and_a_service_reaches_it(cluster: Clus
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"selector": {"app": "keeper"}, "ports": [{"port": 80, "targetPort": 80}]},
     }
-    cluster.plane.apply(*volume(cluster, "kept"), service)
-    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}
-    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(linux_vm("keeper", claim)))
+    cluster.plane.apply(*host_path(cluster, "kept"), service)
+    vm = linux_vm("keeper", claim("kept"))
+    spec = vm["spec"]["template"]["spec"]
+    spec["readinessProbe"] = {"httpGet": {"port": 80, "path": "/index.html"}, **PATIENT}
+    spec["livenessProbe"] = {"tcpSocket": {"port": 80}, **PATIENT}
+    apply(cluster, vm)
     cluster.wait_phase("keeper", seconds=180)
-    written = ask(
-        cluster, "keeper", "printf kept | dd of=/dev/vda conv=fsync 2>/dev/null; echo size=$(cat /sys/block/vda/size)"
-    )
-    assert f"size={64 << 11}" in written
+    write = "printf kept | dd of=/dev/vda conv=fsync 2>/dev/null; echo size=$(cat /sys/block/vda/size)"
+    assert f"size={64 << 11}" in ask(cluster, "keeper", write)
+    cluster.eventually("it is ready", lambda: condition(cluster, "keeper", "Ready") == "True", 90, "keeper")
 
     address = cluster.get("service", "web")["spec"]["clusterIP"]
     cluster.eventually("the service answers", lambda: "hello from" in fetched(address), 60, "keeper")
 
-    before = cluster.get("vmi", "keeper")["metadata"]["uid"]
-    cluster.kubectl("replace", "--raw", f"{SUBRESOURCES}/keeper/restart", "-f", "-", stdin="{}")
-
-    def another() -> bool:
-        return cluster.get("vmi", "keeper").get("metadata", {}).get("uid", before) != before
-
-    cluster.eventually("the machine is another", another, 120, "keeper")
+    before = cluster.uid("keeper")
+    tell(cluster, "keeper", "restart")
+    cluster.eventually("the machine is another", lambda: cluster.uid("keeper") not in ("", before), 120, "keeper")
     cluster.wait_phase("keeper", seconds=180)
     assert "kept" in ask(cluster, "keeper", "head -c 4 /dev/vda; echo")
-    cluster.kubectl("delete", "vm", "keeper", "--wait=false")
-    cluster.eventually("the VM is gone", lambda: not cluster.get("vm", "keeper"), 120, "keeper")
-    with (cluster.nodes[0].place / "volume-kept" / "disk.img").open("rb") as disk:
-        assert disk.read(4) == b"kept"
+    remove(cluster, "keeper")
+    assert head_of_disk(cluster, "kept", 4) == b"kept"
     cluster.kubectl("delete", "service/web", "pvc/kept", "pv/kept", "--wait=false")
+
+
+@pytest.fixture
+def device(cluster: Cluster) -> Iterator[str]:
+    """A block device of the node."""
+    file = cluster.nodes[0].place / "device.img"
+    with file.open("wb") as made:
+        made.truncate(64 << 20)
+    name = subprocess.run(["losetup", "-f", "--show", file], capture_output=True, text=True, check=True).stdout.strip()
+    yield name
+    subprocess.run(["losetup", "-d", name], check=True)
+
+
+def test_disks_on_devices_and_in_folders_of_the_pods_group_and_a_tpm(cluster: Cluster, device: str) -> None:
+    folder = cluster.nodes[0].place / "local"
+    folder.mkdir(mode=0o750)
+    cluster.plane.apply(
+        *storage("device", {"local": {"path": device}}, block=True),
+        *storage("folder", {"local": {"path": str(folder)}}),
+    )
+    vm = linux_vm("full", claim("device"), claim("folder"))
+    spec = vm["spec"]["template"]["spec"]
+    spec["domain"]["devices"]["tpm"] = {}
+    spec["readinessProbe"] = {"exec": {"command": ["/bin/sh", "-c", "test -e /run/up"]}, **PATIENT}
+    spec["livenessProbe"] = {"guestAgentPing": {}, **PATIENT}
+    apply(cluster, vm)
+    cluster.wait_phase("full", seconds=180)
+    seen = ask(
+        cluster,
+        "full",
+        "printf onto | dd of=/dev/vda conv=fsync 2>/dev/null; ls /sys/class/tpm; cat /sys/block/vd?/size",
+    )
+    assert seen.split() == ["tpm0", str(64 << 11), str(64 << 11)]
+    with Path(device).open("rb") as disk:
+        assert disk.read(4) == b"onto"
+    assert folder.stat().st_gid == cluster.launcher("full")["spec"]["securityContext"]["fsGroup"]
+
+    assert condition(cluster, "full", "Ready") == "False"
+    cluster.eventually(
+        "the probe fails", lambda: "Readiness probe failed" in cluster.kubectl("get", "events"), 60, "full"
+    )
+    ask(cluster, "full", "touch /run/up")
+    cluster.eventually("it is ready", lambda: condition(cluster, "full", "Ready") == "True", 90, "full")
+    assert cluster.phase("full") == "Running"
+    remove(cluster, "full")
+    cluster.kubectl("delete", "pvc/device", "pvc/folder", "pv/device", "pv/folder", "--wait=false")
 
 
 def fetched(address: str) -> str:

@@ -1,0 +1,48 @@
+"""The end of the product on a cluster; comes after all other tests."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.cluster.cluster import NAMESPACE, Cluster
+from tests.cluster.node.machines import apply, remove
+from tests.e2e.conftest import tiny_vm
+
+SETTLING_SECONDS = 20.0
+
+
+def test_no_component_asked_for_what_it_may_not(cluster: Cluster) -> None:
+    for app in ("controller", "gateway", "agent"):
+        logs = cluster.kubectl("logs", "-n", NAMESPACE, "-l", f"app=anyvisor-{app}", "--tail=-1")
+        denied = [line for line in logs.splitlines() if "forbidden" in line.lower() and not settling(cluster, line)]
+        assert denied == []
+
+
+def settling(cluster: Cluster, line: str) -> bool:
+    """Whether a line is from just after a restart of the API server, which refuses until it has read its rules."""
+    at = datetime.fromisoformat(line[:23].replace(",", ".")).replace(tzinfo=UTC).timestamp()
+    return any(restart <= at <= restart + SETTLING_SECONDS for restart in cluster.restarts)
+
+
+def test_it_is_removed_only_when_no_vm_is_left(cluster: Cluster) -> None:
+    apply(cluster, tiny_vm("last", strategy="Halted"))
+    shown = anyvisor(cluster, "status", "--cluster")
+    assert "anyvisor-agent" in shown.stdout
+    looked = anyvisor(cluster, "doctor", "--cluster")
+    assert looked.returncode == 0, looked.stdout
+    assert "accelerators: emulation" in looked.stdout
+    refused = anyvisor(cluster, "uninstall")
+    assert refused.returncode == 1
+    assert "default/last" in refused.stderr
+    remove(cluster, "last")
+    done = anyvisor(cluster, "uninstall")
+    assert done.returncode == 0, done.stderr
+    assert "kubevirt.io" not in cluster.kubectl("get", "crds", "-o", "name")
+    assert "anyvisor" not in cluster.kubectl("get", "clusterroles,clusterrolebindings,apiservices", "-o", "name")
+    cluster.eventually("the namespace is gone", lambda: not cluster.plane.has("namespace", NAMESPACE), 120)
+
+
+def anyvisor(cluster: Cluster, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [Path(sys.executable).parent / "anyvisor", *words, "--kubeconfig", cluster.plane.admin]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
