@@ -107,7 +107,7 @@ async def _apply(context: NodeContext, machine: Machine, vmi: Json, session: Dri
     volumes = VolumeSet()
     try:
         if step.kind in ("attach", "insert"):
-            await _open(context, vmi, step, volumes)
+            await _open(context, machine, vmi, step, volumes)
         device = translate_devices.disk_id(step.volume)
         if step.kind == "attach":
             change.attach_disk.CopyFrom(translate_devices.disk(vmi, step.volume, volumes.handles))
@@ -125,11 +125,12 @@ async def _apply(context: NodeContext, machine: Machine, vmi: Json, session: Dri
         await asyncio.to_thread(volumes.close)
 
 
-async def _open(context: NodeContext, vmi: Json, step: Step, volumes: VolumeSet) -> None:
+async def _open(context: NodeContext, machine: Machine, vmi: Json, step: Step, volumes: VolumeSet) -> None:
     index, volume = next(
         (number, each) for number, each in enumerate(list_at(vmi, "spec", "volumes")) if each["name"] == step.volume
     )
-    await open_claim(vmi, f"spec.volumes[{index}]", volume, context.claims, volumes)
+    _, claims = context.volume_sources(vmi, machine.record.pod_uid)
+    await open_claim(vmi, f"spec.volumes[{index}]", volume, claims, volumes)
 
 
 async def _tokens(session: DriverSession, volumes: VolumeSet) -> list[DescriptorToken]:

@@ -19,6 +19,7 @@ from anyvisor.cluster.pods import ContainerProcess, NodePods
 
 DATA: Final = "/run/volumes"
 KERNEL_BOOT: Final = "kernel-boot-volume"
+ATTACHMENT: Final = "hotplug-disk"
 CLAIM_DISK: Final = "disk.img"
 _QCOW2_MAGIC: Final = b"QFI\xfb"
 _SECTOR: Final = 512
@@ -62,9 +63,10 @@ class PodVolumes:
     async def open(self, namespace: str, claim: str, *, read_only: bool) -> OpenedClaim:
         """The claim's disk: its block device, or `disk.img` on its file system, made at first."""
         volume = self._claim_volume(claim)
-        process = await self.pods.process(self.pod_uid, COMPUTE)
+        pod_uid, container = holder(self.vmi, volume, self.pod_uid)
+        process = await self.pods.process(pod_uid, container)
         if process is None:
-            raise ClaimError("VolumeNotReady", f"claim {namespace}/{claim}: the launcher pod does not run")
+            raise ClaimError("VolumeNotReady", f"claim {namespace}/{claim}: the pod that brings it does not run")
         try:
             return await asyncio.to_thread(
                 _open_claim, process, volume, claim, read_only, claimed_bytes(self.vmi, volume)
@@ -168,6 +170,15 @@ def _look_at(descriptor: int, reference: str) -> OpenedDisk:
     if size % _SECTOR:
         raise qcow2.ImageError(f"the disk of image {reference} is neither qcow2 nor a raw disk of whole sectors")
     return OpenedDisk(descriptor, "raw", size)
+
+
+def holder(vmi: Json, volume: str, launcher: str) -> tuple[str, str]:
+    """The pod and its container that have the volume: the launcher's own, or that which brought it while it ran."""
+    for entry in list_at(vmi, "status", "volumeStatus"):
+        attachment = text_at(entry, "hotplugVolume", "attachPodUID")
+        if entry.get("name") == volume and attachment:
+            return attachment, ATTACHMENT
+    return launcher, COMPUTE
 
 
 def claimed_bytes(vmi: Json, volume: str) -> int:

@@ -35,9 +35,10 @@ def remove(cluster: Cluster, name: str) -> None:
     cluster.eventually(f"{name} is gone", lambda: not cluster.get("vm", name) and not cluster.launcher(name), 120, name)
 
 
-def tell(cluster: Cluster, name: str, verb: str, kind: str = "virtualmachines") -> None:
+def tell(cluster: Cluster, name: str, verb: str, kind: str = "virtualmachines", options: Json | None = None) -> None:
     """PUT a subresource of a VM or a VMI."""
-    cluster.kubectl("replace", "--raw", f"{SUBRESOURCES}/{kind}/{name}/{verb}", "-f", "-", stdin="{}")
+    path = f"{SUBRESOURCES}/{kind}/{name}/{verb}"
+    cluster.kubectl("replace", "--raw", path, "-f", "-", stdin=json.dumps(options or {}))
 
 
 def counted(cluster: Cluster, name: str) -> int:

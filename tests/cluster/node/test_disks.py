@@ -94,9 +94,30 @@ def test_disks_on_devices_and_in_folders_of_the_pods_group_and_a_tpm(cluster: Cl
     )
     ask(cluster, "full", "touch /run/up")
     cluster.eventually("it is ready", lambda: condition(cluster, "full", "Ready") == "True", 90, "full")
+    plug(cluster, "full")
     assert cluster.phase("full") == "Running"
     remove(cluster, "full")
     cluster.kubectl("delete", "pvc/device", "pvc/folder", "pv/device", "pv/folder", "--wait=false")
+
+
+def plug(cluster: Cluster, name: str) -> None:
+    """A disk comes while the guest runs, is written, and goes."""
+    cluster.plane.apply(*host_path(cluster, "late"))
+    source = {"persistentVolumeClaim": {"claimName": "late"}}
+    options = {"name": "late", "disk": {"name": "late", "disk": {"bus": "virtio"}}, "volumeSource": source}
+    tell(cluster, name, "addvolume", options=options)
+    cluster.eventually("the guest has the disk", lambda: late(cluster, name) == "Ready", 120, name)
+    assert "came" in ask(cluster, name, "printf came | dd of=/dev/vdc conv=fsync 2>/dev/null; head -c 4 /dev/vdc; echo")
+    assert head_of_disk(cluster, "late", 4) == b"came"
+    tell(cluster, name, "removevolume", options={"name": "late"})
+    cluster.eventually("the disk is gone", lambda: late(cluster, name) == "", 120, name)
+    cluster.kubectl("delete", "pvc/late", "pv/late", "--wait=false")
+
+
+def late(cluster: Cluster, name: str) -> str:
+    """The phase of the volume that comes late; empty when there is none."""
+    found = cluster.get("vmi", name).get("status", {}).get("volumeStatus", [])
+    return next((one.get("phase", "") for one in found if one["name"] == "late"), "")
 
 
 def fetched(address: str) -> str:

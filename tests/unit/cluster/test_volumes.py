@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from anyvisor.agent.volumes.source import ClaimError
-from anyvisor.cluster.volumes import claimed_bytes, disk_bytes
+from anyvisor.cluster.volumes import claimed_bytes, disk_bytes, holder
 
 MIB = 1 << 20
 
@@ -40,3 +40,10 @@ def test_the_claims_size_is_read_from_the_status() -> None:
     ]
     vmi: dict[str, Any] = {"status": {"volumeStatus": listed}}
     assert [claimed_bytes(vmi, name) for name in "abcd"] == [1 << 30, 64 * MIB, 0, 0]
+
+
+def test_what_comes_while_the_guest_runs_is_in_a_pod_of_its_own() -> None:
+    plugged = {"name": "late", "hotplugVolume": {"attachPodName": "hp-volume-a", "attachPodUID": "another"}}
+    vmi: dict[str, Any] = {"status": {"volumeStatus": [{"name": "root"}, plugged]}}
+    assert holder(vmi, "root", "launcher") == ("launcher", "compute")
+    assert holder(vmi, "late", "launcher") == ("another", "hotplug-disk")
