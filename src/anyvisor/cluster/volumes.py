@@ -5,7 +5,10 @@ What lies in them is a tenant's: no link is followed, and an image's format is t
 
 import asyncio
 import os
+import socket
 import stat
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,12 +17,14 @@ from anyvisor.agent.volumes import qcow2
 from anyvisor.agent.volumes.source import ClaimError, OpenedClaim, OpenedDisk
 from anyvisor.api.meta import Json, list_at, object_at, text_at
 from anyvisor.api.quantity import parse_quantity
+from anyvisor.cluster import opener
 from anyvisor.cluster.launchers import COMPUTE
 from anyvisor.cluster.pods import ContainerProcess, NodePods
 
 DATA: Final = "/run/volumes"
 KERNEL_BOOT: Final = "kernel-boot-volume"
 ATTACHMENT: Final = "hotplug-disk"
+OPENER_SECONDS: Final = 60.0
 CLAIM_DISK: Final = "disk.img"
 _QCOW2_MAGIC: Final = b"QFI\xfb"
 _SECTOR: Final = 512
@@ -209,16 +214,38 @@ def _open_claim(process: ContainerProcess, volume: str, claim: str, read_only: b
     flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
     try:
         try:
-            device = _open_beneath(process, f"/dev/{volume}", flags)
+            inode = process.open_inode(f"/dev/{volume}")
         except FileNotFoundError:
             return _open_disk_file(process, volume, flags, claim, claimed)
-        if not stat.S_ISBLK(os.fstat(device).st_mode):
-            os.close(device)
-            raise ClaimError("VolumeNotReady", f"claim {claim} is no block device in the launcher pod")
+        try:
+            if not stat.S_ISBLK(os.fstat(inode).st_mode):
+                raise ClaimError("VolumeNotReady", f"claim {claim} is no block device in the launcher pod")
+            device = open_device(process.pid, inode, flags)
+        finally:
+            os.close(inode)
         return OpenedClaim(device, os.lseek(device, 0, os.SEEK_END), block_device=True)
     except OSError as error:
         message = f"the disk of claim {claim} cannot be opened: {error.strerror}; free space or repair it"
         raise ClaimError("VolumeNotReady", message) from error
+
+
+def open_device(pid: int, inode: int, flags: int) -> int:
+    """Open a device that the container of a process was given; see `opener`. Raises OSError."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        words = [str(number) for number in (pid, theirs.fileno(), inode, flags)]
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", opener.__file__, *words],
+            pass_fds=(theirs.fileno(), inode),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=OPENER_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise OSError(done.returncode, done.stderr.decode(errors="replace")[:1024])
+        _, descriptors, _, _ = socket.recv_fds(ours, 64, 1, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+        return descriptors[0]
 
 
 def _open_disk_file(process: ContainerProcess, volume: str, flags: int, claim: str, claimed: int) -> OpenedClaim:
