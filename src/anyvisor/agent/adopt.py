@@ -87,7 +87,7 @@ async def in_driver(session: DriverSession, machine: Machine) -> Problem | None:
         machine.endpoints.release_all(DRIVER)
         log.warning("machine %s is not adopted: %s", machine.id, error)
         return Problem("NotAdopted", f"the guest runs, but driver {record.driver} cannot take it over: {error}")
-    session.states[machine.id] = response.state
+    session.adopted(machine.id, response.state)
     return None
 
 

@@ -93,6 +93,8 @@ class Machine:
         """Wall-clock seconds at which the guest is ended by force."""
         self.last_request = 0.0
         """Monotonic seconds of the last request to shut down."""
+        self.trouble = ""
+        """Why its driver does not run it, as a sentence, while that may still change."""
         self.announced_stop = False
         self.script: asyncio.Task[bool] | None = None
         """The stop script, while it is played because no driver answers."""

@@ -22,7 +22,9 @@ from anyvisor.agent.node import NodeReporter
 from anyvisor.agent.node_context import BY_UID, BY_VMI, AttachNetwork, NodeContext, VolumesOf
 from anyvisor.agent.records import RecordStore
 from anyvisor.agent.remote import RemoteListener
+from anyvisor.agent.turns import Turns
 from anyvisor.agent.volumes.source import ClaimSource, ImageSource
+from anyvisor.hri.client import Deadlines, HriClient
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.informer import Informer
@@ -69,7 +71,10 @@ class AgentConfig:
     """Labels of the Node that no driver states."""
     released: Callable[[DriverAddress], None] | None = None
     """Told of a version that another one has replaced, once it has no machine any more."""
-    workers: int = 16
+    workers: int = 32
+    """Machines that are worked on at the same time, at most a third of them of one driver."""
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    """Of the calls of drivers."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     @property
@@ -96,6 +101,7 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
         pods = Informer(config.client, PODS, fields=f"spec.nodeName={config.node}", indexes={BY_VMI: _created_by})
         async with recorder, vmis, pods, asyncio.TaskGroup() as tasks:
             store = RecordStore(config.state_dir / "machines")
+            queue = WorkQueue[str](observer=QueueMetrics(config.registry).of("machine"))
             context = NodeContext(
                 node=config.node,
                 client=config.client,
@@ -108,8 +114,9 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
                 volumes_of=config.volumes_of,
                 vmis=vmis,
                 pods=pods,
-                queue=WorkQueue[str](observer=QueueMetrics(config.registry).of("machine")),
+                queue=queue,
                 tasks=tasks,
+                turns=Turns(max(config.workers // 3, 1), queue.add),
                 machines=config.machines,
             )
             await _run(config, context, started)
@@ -125,6 +132,7 @@ async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event
             changed=context.queue.add,
             restarted=partial(_driver_restarted, context, address.key),
             facts_changed=partial(_facts_changed, context, reporter, address.key),
+            client=HriClient(address.hri_socket, address.fd_socket, deadlines=config.deadlines),
         )
     await adopt.load(context)
     # Before anything that may have to wait: a guest stalls when nobody drains its console.

@@ -9,6 +9,7 @@ from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.launchers import LauncherSource
 from anyvisor.agent.machine import Machine, NetworkSet
 from anyvisor.agent.records import Record, RecordStore
+from anyvisor.agent.turns import Turns
 from anyvisor.agent.volumes.source import ClaimSource, ImageSource
 from anyvisor.api.meta import Json
 from anyvisor.kube.client import Client
@@ -53,6 +54,7 @@ class NodeContext:
     pods: Informer
     queue: WorkQueue[str]
     tasks: asyncio.TaskGroup
+    turns: Turns
     sessions: dict[str, DriverSession] = field(default_factory=dict[str, DriverSession])
     machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
     starting: set[str] = field(default_factory=set[str])

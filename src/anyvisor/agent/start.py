@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from anyvisor.agent import endpoints, launch, plan, processes, translate, vmi_status
+from anyvisor.agent import endpoints, launch, processes, translate, vmi_status
 from anyvisor.agent.descriptors import Descriptors
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.endpoints import EndpointError
@@ -42,7 +42,6 @@ from anyvisor.hri.v1.types_pb2 import (
     MachineState,
 )
 from anyvisor.kube.events import EventKind
-from anyvisor.planning.plan import PlanError
 
 log = logging.getLogger(__name__)
 
@@ -69,17 +68,13 @@ class Opened:
     """What the names of its images stand for."""
 
 
-async def start(context: NodeContext, vmi: Json, pod: Json) -> Machine:
+async def start(context: NodeContext, vmi: Json, pod: Json, wanted: PodPlan) -> Machine:
     """Bring a claimed VMI to a running guest, or to a machine whose record says how far it got.
 
     Raises:
         StartError: nothing of it runs.
         Conflict: the VMI changed meanwhile.
     """
-    try:
-        wanted = plan.of_pod(pod)
-    except PlanError as error:
-        raise StartError("PlanNotUsable", str(error), retry=False) from error
     session = usable_session(context, wanted.plan.driver)
     trace = Trace()
     launcher = await context.launchers.find(uid(pod))
@@ -377,10 +372,15 @@ async def first_run(
 
     A driver that is away finds the machine again by adoption; one that refuses ends it.
     """
+    machine.trouble = ""
     try:
         await run(context, session, machine, held)
     except (DriverUnavailable, DeadlineExceeded) as error:
-        log.warning("machine %s: %s; it is adopted when the driver answers", machine.id, error)
+        machine.trouble = (
+            f"driver {machine.record.driver} does not start the guest: {error}; it goes on when the driver does, "
+            "and a delete ends it"
+        )
+        log.warning("machine %s: %s", machine.id, machine.trouble)
     except (HriError, EndpointError) as error:
         await machine.end(context.store, await failed_start(machine, str(error)))
 
@@ -432,6 +432,8 @@ def _start_error(error: BaseException) -> StartError | None:
         return StartError("LauncherFailed", str(error), retry=not error.taken)
     if isinstance(error, LauncherError):
         return StartError("LaunchPlanRefused", str(error), retry=False)
+    if isinstance(error, DriverUnavailable | DeadlineExceeded):
+        return StartError("DriverNotReady", f"{error.message}; the start is tried again", retry=True)
     if isinstance(error, HriError):
         said = "; ".join(f"{f.field}: {f.message}" if f.field else f.message for f in error.findings)
         message = f"{error.message}: {said}" if said and said not in error.message else error.message

@@ -8,16 +8,18 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from anyvisor.agent import adopt, finish, hotplug, links, start, status, stop, vmi_status
+from anyvisor.agent import adopt, finish, hotplug, links, plan, start, status, stop, vmi_status
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.guest import credentials
 from anyvisor.agent.handover import HandOverError
 from anyvisor.agent.helpers import is_fatal
 from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
+from anyvisor.agent.plan import PodPlan
 from anyvisor.agent.start import StartError
 from anyvisor.agent.status import Observation, Problem
 from anyvisor.agent.volumes import payloads
@@ -34,11 +36,13 @@ from anyvisor.hri.v1.types_pb2 import (
 from anyvisor.kube.errors import NotFound
 from anyvisor.kube.events import EventKind, Reference
 from anyvisor.kube.resources import VMIS
+from anyvisor.planning.plan import PlanError
 
 log = logging.getLogger(__name__)
 
 FIRST_RETRY: Final = 0.1
 LAST_RETRY: Final = 30.0
+_NOT_BEGUN: Final = frozenset({PHASE_UNSPECIFIED, PHASE_PREPARED, PHASE_STARTING})
 
 
 async def reconcile(context: NodeContext, machine_id: str) -> float | None:
@@ -51,7 +55,7 @@ async def reconcile(context: NodeContext, machine_id: str) -> float | None:
             await vmi_status.write(context.client, vmi, Observation(problem=problem))
         return None
     if machine is not None:
-        return await _with_machine(context, machine, vmi)
+        return await _in_turn(context, machine.record.driver, machine_id, partial(_with_machine, context, machine, vmi))
     phase = object_at(vmi, "status").get("phase") if vmi is not None else None
     if vmi is None or phase in status.FINAL:
         await _forget(context, machine_id)
@@ -83,11 +87,28 @@ async def _forget(context: NodeContext, machine_id: str) -> None:
     _succeeded(context, machine_id)
     for session in context.sessions.values():
         if machine_id in session.states and machine_id not in context.starting:
+            driver = session.address.name
+            if not context.turns.take(driver, machine_id):
+                return
             try:
                 await session.client.destroy(machine_id, generation=session.states[machine_id].generation)
             except HriError as error:
-                log.warning("machine %s is left in driver %s: %s", machine_id, session.address.name, error)
+                log.warning("machine %s is left in driver %s: %s", machine_id, driver, error)
+            finally:
+                context.turns.give_back(driver)
     context.store.forget(machine_id)
+
+
+async def _in_turn(
+    context: NodeContext, driver: str, machine_id: str, work: Callable[[], Awaitable[float | None]]
+) -> float | None:
+    """Do the work when the driver's turn is free; else the machine comes again when one is."""
+    if not context.turns.take(driver, machine_id):
+        return None
+    try:
+        return await work()
+    finally:
+        context.turns.give_back(driver)
 
 
 async def _start(context: NodeContext, vmi: Json) -> float | None:
@@ -103,7 +124,16 @@ async def _start(context: NodeContext, vmi: Json) -> float | None:
         message = f"pod {sorted(others)[0]} may still run this machine; it is not started a second time"
         return await _report(context, vmi, StartError("AnotherPodActive", message, retry=True))
     try:
-        machine = await start.start(context, vmi, pod)
+        wanted = plan.of_pod(pod)
+    except PlanError as error:
+        return await _report(context, vmi, StartError("PlanNotUsable", str(error), retry=False))
+    return await _in_turn(context, wanted.plan.driver, machine_id, partial(_start_now, context, vmi, pod, wanted))
+
+
+async def _start_now(context: NodeContext, vmi: Json, pod: Json, wanted: PodPlan) -> float | None:
+    machine_id = uid(vmi)
+    try:
+        machine = await start.start(context, vmi, pod, wanted)
     except StartError as error:
         return await _report(context, vmi, error)
     context.machines[machine_id] = machine
@@ -187,6 +217,7 @@ async def _running(
     pod = context.pod(machine.id, machine.record.pod_uid)
     until = stop.deadline(machine, vmi, pod)
     if vmi is not None:
+        problem = problem or _trouble(machine, state)
         problem = problem or await links.follow(context, machine, vmi, session, state)
         await _show(context, machine, vmi, state, problem)
     if until is not None:
@@ -196,6 +227,16 @@ async def _running(
     if vmi is not None and session is not None and state is not None:
         hotplug.follow(context, machine, vmi, session, state)
     return machine.hotplug.wait()
+
+
+def _trouble(machine: Machine, state: MachineState | None) -> Problem | None:
+    """What its driver leaves open: a start without outcome, or a state that this version does not know."""
+    phase = state.phase if state is not None else PHASE_UNSPECIFIED
+    if machine.trouble and phase in _NOT_BEGUN:
+        return Problem("DriverNotReady", machine.trouble)
+    if state is not None and phase == PHASE_UNSPECIFIED and state.message:
+        return Problem("StateNotUnderstood", state.message)
+    return None
 
 
 async def _helper_lost(context: NodeContext, machine: Machine) -> bool:
@@ -234,9 +275,20 @@ async def _connect(context: NodeContext, machine: Machine, session: DriverSessio
         problem = await adopt.in_driver(session, machine)
         if problem is not None:
             return problem
-    if session.states[machine.id].phase == PHASE_PREPARED:
+    if session.states[machine.id].phase == PHASE_PREPARED and await _is_prepared(session, machine):
         await start.first_run(context, session, machine)
     return None
+
+
+async def _is_prepared(session: DriverSession, machine: Machine) -> bool:
+    """Whether its guest was really not started: the event that tells of it may still be on its way, or be lost."""
+    try:
+        state = await session.client.inspect(machine.id)
+    except HriError as error:
+        log.warning("machine %s: the driver does not tell its state: %s", machine.id, error)
+        return False
+    session.adopted(machine.id, state)
+    return state.phase == PHASE_PREPARED
 
 
 async def _credentials(context: NodeContext, machine: Machine, vmi: Json) -> credentials.Wanted:
@@ -265,7 +317,7 @@ async def _show(
     known = machine.credentials.outcome
     read = partial(_credentials, context, machine, vmi) if connected and credentials.by_agent(vmi) else None
     machine.credentials.follow(read)
-    begun = state is not None and state.phase not in (PHASE_UNSPECIFIED, PHASE_PREPARED, PHASE_STARTING)
+    begun = state is not None and state.phase not in _NOT_BEGUN
     was = text_at(vmi, "status", "phase")
     phase = status.RUNNING if begun or was == status.RUNNING else ""
     hypervisor = status.hypervisor_status(

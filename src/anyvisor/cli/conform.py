@@ -25,6 +25,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--manifest", metavar="FILE", help="the driver's manifest: what it claims is tried, what it does not is refused"
     )
+    parser.add_argument(
+        "--class",
+        dest="hypervisor",
+        metavar="CLASS",
+        help="a HypervisorClass, as a YAML file or by its name in the running instance: its parameters, accelerator "
+        "and overhead are tried (without --manifest, that of the instance's driver)",
+    )
+    parser.add_argument("--bench", action="store_true", help="also measure: calls, plans, first byte, end, memory")
     parser.add_argument("--machine", metavar="FILE", help="a Machine message as JSON: another shape to plan")
     parser.add_argument("--kernel", metavar="FILE", help="level 1: a kernel that talks on its first serial port")
     parser.add_argument("--initrd", metavar="FILE", help="level 1: its initial RAM disk")
@@ -47,15 +55,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0 when nothing failed."""
+    from anyvisor.cli import conform_class
     from anyvisor.hri import conformance, manifests
 
     raw, manifest = _manifest(arguments.manifest) if arguments.manifest else ({}, None)
+    machine = _machine(arguments.machine) if arguments.machine else None
+    offered = None
+    if arguments.hypervisor:
+        offered = conform_class.find(arguments.hypervisor, raw)
+        raw, manifest, machine = offered.raw, offered.manifest, offered.applied(machine)
     reporting = arguments.reporting_kernel or arguments.reporting_initrd
     options = conformance.Options(
         hri_socket=_path(arguments.endpoint),
         fd_socket=arguments.fd_socket,
         level=arguments.level,
-        machine=_machine(arguments.machine) if arguments.machine else None,
+        machine=machine,
         manifest_digest=manifests.digest(raw) if raw else "",
         manifest=manifest,
         talking=conformance.Files(arguments.kernel, arguments.initrd, arguments.command_line),
@@ -68,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
         driver_command=arguments.driver,
         only=tuple(arguments.check),
         skip=tuple(arguments.skip),
+        hypervisor_class=offered.name if offered else "",
+        bench=arguments.bench,
     )
     heard = _print_result if arguments.output == "text" else _silent
     try:
@@ -143,6 +159,9 @@ def _print_result(result: "Result") -> None:
 def _print_summary(report: "Report") -> None:
     count = {word: sum(result.outcome == word for result in report.results) for word in ("passed", "failed", "skipped")}
     who = f"{report.driver} {report.driver_version}" if report.driver else "the driver"
+    for figure in report.figures:
+        value = "-" if figure.value is None else f"{figure.value:g} {figure.unit}"
+        print(f"{'bench':8} {figure.id:28} {figure.title}: {value}{f' ({figure.note})' if figure.note else ''}")
     verdict = "conforms to" if report.passed else "does not conform to"
     print(
         f"{who} {verdict} HRI v1.{report.hri_minor} level {report.level}: "

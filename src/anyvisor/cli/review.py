@@ -6,6 +6,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from anyvisor.api.meta import list_at, text_at
+from anyvisor.cli import fleet
 from anyvisor.cli.api import Api, connect
 from anyvisor.cli.main import CommandError
 from anyvisor.cli.tables import show
@@ -18,15 +19,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """A manifest, or every VM that there is."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("-f", "--filename", metavar="FILE", help="manifest with a VM or VMI; - is standard input")
-    what.add_argument("--all", action="store_true", help="every VM of the instance")
+    what.add_argument(
+        "--all",
+        action="store_true",
+        help="every VM of the instance; with --class, which of them could move there, and what each would need",
+    )
     parser.add_argument("--class", dest="hypervisor", metavar="CLASS", help="this class alone (default: all)")
     parser.add_argument("-n", "--namespace", default="default", help="namespace of the machine (default: default)")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table", help="output format")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit code 0 when every machine could run, else 1."""
+    """Exit code 0 when every machine could run as it is, else 1."""
     api = connect()
+    if arguments.all and arguments.hypervisor:
+        return _fleet(api, arguments)
     machines = _existing(api) if arguments.all else _manifests(arguments.filename)
     answers = [(_name(machine), _ask(api, machine, arguments)) for machine in machines]
     if arguments.output == "json":
@@ -37,6 +44,21 @@ def run(arguments: argparse.Namespace) -> int:
         for name, status in answers:
             _print(name, status)
     return 0 if all(status["verdict"] in ("SATISFIED", "DEGRADED") for _, status in answers) else 1
+
+
+def _fleet(api: Api, arguments: argparse.Namespace) -> int:
+    """Which VMs could move to the class, and what each would need."""
+    target: str = arguments.hypervisor
+    api.call("GET", f"/apis/anyvisor.io/v1alpha1/hypervisorclasses/{quote(target)}")
+    moves = [fleet.move(machine, _ask(api, machine, arguments), target) for machine in _existing(api)]
+    if arguments.output == "json":
+        import json
+
+        print(json.dumps(fleet.as_json(moves)))
+    else:
+        show(fleet.HEADER, [each.row for each in moves])
+        print(fleet.summary(moves, target))
+    return 0 if all(each.verdict in ("already", "as it is") for each in moves) else 1
 
 
 def _existing(api: Api) -> list[Json]:

@@ -37,7 +37,7 @@ from anyvisor.embedded.volumes.names import PROVISIONER
 from anyvisor.embedded.volumes.provisioner import Provisioner
 from anyvisor.embedded.zygote_client import ZygoteClient
 from anyvisor.hri.folders import DriverFolder
-from anyvisor.hri.manifests import stated
+from anyvisor.hri.manifests import digest, stated
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.kube.client import Client
 from anyvisor.kube.config import ClientConfig
@@ -73,6 +73,7 @@ def _address(place: Path, manifest: Mapping[str, Any], *, retired: bool = False)
         str(place / "fd.sock"),
         stated(manifest),
         version=manifest["version"] if retired else "",
+        manifest_digest=digest(manifest),
     )
 
 

@@ -62,6 +62,8 @@ class Deadlines:
     accept: float = 10.0
     """The answer to Start, Stop, Apply, ...: accepted, and perhaps already done."""
     destroy: float = 60.0
+    operation: float = 60.0
+    """Not a call: how long an accepted operation is waited for."""
     stats: float = 10.0
 
 

@@ -1,6 +1,6 @@
 """Agent and pod runner of one node in a process of their own, as an embedded instance has them.
 
-usage: node_process.py CONFIG   (JSON: api, run, state, driver, separate)
+usage: node_process.py CONFIG   (JSON: see world.py)
 """
 
 import asyncio
@@ -18,7 +18,9 @@ from anyvisor.agent.volumes.source import ClaimError, OpenedClaim, OpenedDisk
 from anyvisor.api.meta import Json
 from anyvisor.embedded.podrunner.launch import by_zygote
 from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
+from anyvisor.hri.client import Deadlines
 from anyvisor.hri.fake.driver import NAME as FAKE
+from anyvisor.hri.manifests import packaged
 from anyvisor.hri.v1.machine_spec_pb2 import Nic
 from anyvisor.kube.client import Client
 from anyvisor.kube.config import ClientConfig
@@ -72,7 +74,7 @@ def client(api: str, token: str) -> Client:
     return Client(HttpTransport(ClientConfig(server=api, token=token)))
 
 
-async def run(config: dict[str, str]) -> None:
+async def run(config: Json) -> None:
     from testdriver import CAPABILITIES, NAME
 
     run_dir, state = Path(config["run"]), Path(config["state"])
@@ -100,8 +102,15 @@ async def run(config: dict[str, str]) -> None:
                 socket=run_dir / "agent.sock",
                 drivers=[
                     DriverAddress(NAME, str(drivers / "hri.sock"), str(drivers / "fd.sock"), CAPABILITIES),
-                    DriverAddress(FAKE, str(drivers / "fake-hri.sock"), str(drivers / "fake-fd.sock")),
+                    DriverAddress(
+                        FAKE,
+                        str(drivers / "fake-hri.sock"),
+                        str(drivers / "fake-fd.sock"),
+                        manifest_digest=packaged("anyvisor.hri.fake").digest,
+                    ),
                 ],
+                deadlines=Deadlines(**config["deadlines"]),
+                workers=config["workers"],
                 launchers=runner,
                 images=NoImages(),
                 claims=NoClaims(),

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,10 @@ class World:
         self.vmm = self.root / "vmm.py"
         self.vmm.write_bytes((HERE / "vmm.py").read_bytes())
         self.vmm.chmod(0o644)
+        self.configure()
+
+    def configure(self, workers: int = 32, deadlines: Mapping[str, float] | None = None) -> None:
+        """What the node's process will read when it starts: the agent's workers, and deadlines of drivers' calls."""
         (self.root / "config.json").write_text(
             json.dumps(
                 {
@@ -71,6 +75,8 @@ class World:
                     "instance": self.root.name,
                     "separate": "yes" if self.separate else "no",
                     "uvloop": self.loop,
+                    "workers": workers,
+                    "deadlines": dict(deadlines or {}),
                 }
             )
         )
@@ -92,10 +98,12 @@ class World:
             (self.root / "driver" / name).unlink(missing_ok=True)
         self.start("driver", str(HERE / "testdriver.py"), str(self.root / "driver"), PYTHON, str(self.vmm))
 
-    def start_fake(self) -> None:
-        driver = self.root / "driver"
-        sockets = ("--hri", str(driver / "fake-hri.sock"), "--fd", str(driver / "fake-fd.sock"))
-        self.start("fake", "-m", "anyvisor.hri.fake", *sockets)
+    def start_fake(self, faults: str = "", *arguments: str) -> None:
+        hri, fd = self.root / "driver" / "fake-hri.sock", self.root / "driver" / "fake-fd.sock"
+        for path in (hri, fd):
+            path.unlink(missing_ok=True)
+        sockets = ("--hri", str(hri), "--fd", str(fd))
+        self.start("fake", "-m", "anyvisor.hri.fake", *sockets, "--faults", faults, *arguments)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         process = self.processes.pop(name)
@@ -118,8 +126,8 @@ class World:
 
     # Objects
 
-    async def make_pod(self, name: str, driver: str = NAME, **spec: Any) -> Json:
-        """A VMI and its launcher pod, bound to the node; the VMI as it is then."""
+    async def make_pod(self, name: str, driver: str = NAME, needs: tuple[str, ...] = (), **spec: Any) -> Json:
+        """A VMI and its launcher pod, bound to the node; the VMI as it is then. `needs`: what its plan counts on."""
         domain = {"memory": {"guest": "64Mi"}, "devices": {}}
         vmi = await self.client.create(
             VMIS,
@@ -139,7 +147,7 @@ class World:
             accelerator="auto",
             launch_mode="exec",
             resources=planning.Resources(guest_memory_bytes=64 << 20, overhead_bytes=192 << 20),
-            confirmed=("console.log",) if driver == NAME else (),
+            confirmed=needs or (("console.log",) if driver == NAME else ()),
         )
         await self.client.create(
             PODS,

@@ -1,6 +1,7 @@
 """The conformance suite judges right: the fake driver passes, and each of its faults makes the right check fail."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -60,45 +61,62 @@ def test_a_capability_that_a_machine_asks_for_has_a_case_or_says_why_not():
     assert {case.capability for case in CASES} <= {capability.id for capability in registry()}
 
 
-@pytest.mark.parametrize(
-    ("ordered", "failing"),
-    [
-        ("lie=echo", "contract.echo"),
-        ("lie=state", "books.stop"),
-        ("lie=info", "identity.stable"),
-        ("lie=launch", "contract.launch-plan"),
-        ("lie=claims", "claims.refused"),
-        ("lie=echo", "claims.echo"),
-        ("lie=profile", "services.snapshot"),
-        ("lie=profile", "move.claim"),
-        ("lie=apply", "change.disk.attach"),
-        ("lie=apply", "change.nic.attach"),
-        ("lie=apply", "change.memory"),
-        ("lie=apply", "change.cpu"),
-        ("lie=apply", "change.device"),
-        ("flaky=apply:1", "change.nic.link"),
-        ("leak", "hygiene.leaks"),
-        ("leak", "contract.destroy"),
-        ("gaps=2", "events.sequence"),
-        ("amnesia", "contract.replay"),
-        ("amnesia", "contract.conflict"),
-        ("stale", "contract.generation"),
-        ("skips", "contract.unknown-field"),
-        ("skips", "contract.unknown-value"),
-        ("slow=prepare:5", "contract.prepare"),
-        ("hang=prepare", "contract.prepare"),
-        ("flaky=prepare:1", "contract.prepare"),
-        ("slow=probe:5", "identity.probe"),
-        ("slow=start:3", "books.run"),
-        ("minor=9", "identity.info"),
-        ("minor=0", "identity.info"),
-    ],
-)
+FOUND = [
+    ("lie=echo", "contract.echo"),
+    ("lie=state", "books.stop"),
+    ("lie=info", "identity.stable"),
+    ("lie=launch", "contract.launch-plan"),
+    ("lie=claims", "claims.refused"),
+    ("lie=echo", "claims.echo"),
+    ("lie=profile", "services.snapshot"),
+    ("lie=profile", "move.claim"),
+    ("lie=apply", "change.disk.attach"),
+    ("lie=apply", "change.nic.attach"),
+    ("lie=apply", "change.memory"),
+    ("lie=apply", "change.cpu"),
+    ("lie=apply", "change.device"),
+    ("flaky=apply:1", "change.nic.link"),
+    ("leak", "hygiene.leaks"),
+    ("leak", "contract.destroy"),
+    ("gaps=2", "events.sequence"),
+    ("amnesia", "contract.replay"),
+    ("amnesia", "contract.conflict"),
+    ("stale", "contract.generation"),
+    ("skips", "contract.unknown-field"),
+    ("skips", "contract.unknown-value"),
+    ("slow=prepare:5", "contract.prepare"),
+    ("hang=prepare", "contract.prepare"),
+    ("flaky=prepare:1", "contract.prepare"),
+    ("slow=probe:5", "identity.probe"),
+    ("slow=start:3", "books.run"),
+    ("minor=9", "identity.info"),
+    ("minor=0", "identity.info"),
+    ("minor=5-9", "identity.info"),
+    ("hang=info", "identity.info"),
+    ("hang=probe", "identity.probe"),
+    ("hang=watch", "events.sequence"),
+    ("lie=phase", "books.run"),
+]
+
+
+@pytest.mark.parametrize(("ordered", "failing"), FOUND)
 async def test_each_fault_is_found(rundir: Path, ordered: str, failing: str):
     report = await judge(rundir, ordered, failing)
     assert [r.id for r in report.failed] == [failing]
     assert report.failed[0].message
     assert not report.passed
+
+
+def test_every_knob_makes_a_check_fail():
+    tried = {ordered.partition("=")[0] for ordered, _ in FOUND}
+    knobs = {field.name for field in fields(faults.Faults)} - {"lies"} | {"lie"}
+    assert knobs - tried == {"crash", "flood"}  # a driver that dies is tried below; many events break no rule
+    assert {ordered.removeprefix("lie=") for ordered, _ in FOUND if ordered.startswith("lie=")} == faults.LIES
+
+
+async def test_many_events_break_no_rule(rundir: Path):
+    report = await judge(rundir, "flood=500", "books.run", "events.sequence")
+    assert report.failed == []
 
 
 async def test_a_driver_that_is_not_there(rundir: Path):
@@ -149,6 +167,30 @@ async def test_reports_as_json_and_junit(rundir: Path):
     suite = ET.fromstring(conformance.as_junit(report))
     assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
     assert [case.get("name") for case in suite if case.find("failure") is not None] == ["contract.destroy"]
+
+
+FIGURES = {
+    *("bench.call", "bench.prepare", "bench.plans", "bench.driver-memory", "bench.machine-memory"),
+    "bench.machine",  # the fake driver boots nothing, which is said
+}
+
+
+async def test_a_bench_measures_and_says_what_it_cannot(rundir: Path):
+    driver = FakeDriver()
+    async with DriverServer(driver, rundir / "hri", rundir / "fd"):
+        options = Options(str(rundir / "hri"), str(rundir / "fd"), only=("identity.info",), bench=True)
+        report = await conformance.run(options)
+    found = {figure.id: figure for figure in report.figures}
+    assert set(found) == FIGURES
+    assert found["bench.machine"].value is None
+    assert "nothing to boot was given" in found["bench.machine"].note
+    assert all(figure.value is not None for name, figure in found.items() if name != "bench.machine")
+    assert (found["bench.call"].value or 0) > 0
+    assert not driver.guests
+    told = json.loads(conformance.as_json(report))
+    assert {figure["id"] for figure in told["figures"]} == FIGURES
+    bare = await conformance.run(Options(str(rundir / "none")))
+    assert json.loads(conformance.as_json(bare))["figures"] == []
 
 
 def test_the_command_prints_a_line_per_check_and_fails_with_the_driver(

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from xml.etree import ElementTree as ET
 
+from anyvisor.hri.conformance.bench import Figure
 from anyvisor.hri.versions import MINOR
 
 
@@ -42,6 +43,10 @@ class Report:
     hri_minor: int
     level: int
     results: list[Result] = field(default_factory=list[Result])
+    hypervisor_class: str = ""
+    """The class whose parameters the machines had; empty: none."""
+    figures: list[Figure] = field(default_factory=list[Figure])
+    """What a bench measured."""
 
     @property
     def failed(self) -> list[Result]:
@@ -55,11 +60,12 @@ class Report:
 
 
 def as_json(report: Report) -> str:
-    """The report with its own digest, which a manifest names as evidence (times are not part of the digest)."""
+    """The report with its own digest, which a manifest names as evidence (what differs from run to run, times
+    and figures, is not part of the digest)."""
     data = asdict(report)
     proven = json.dumps(
         {
-            **{name: value for name, value in data.items() if name != "results"},
+            **{name: value for name, value in data.items() if name not in ("results", "figures")},
             "results": [(result.id, result.outcome) for result in report.results],
         },
         sort_keys=True,

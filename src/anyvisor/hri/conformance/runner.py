@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from anyvisor.hri.client import HriClient
 from anyvisor.hri.conformance import (
+    bench,
     books,
     change,
     claims,
@@ -80,6 +81,10 @@ class Options:
     """Ids to run, with the first, which all need; empty = all."""
     skip: tuple[str, ...] = ()
     """Ids not to run."""
+    hypervisor_class: str = ""
+    """The class of which `machine` has the parameters, for the report."""
+    bench: bool = False
+    """Measure, after the checks."""
 
 
 async def run(options: Options, heard: Callable[[Result], None] = lambda _result: None) -> Report:
@@ -113,6 +118,7 @@ async def run(options: Options, heard: Callable[[Result], None] = lambda _result
                 result = await _one(entry, session)
             results.append(result)
             heard(result)
+        figures = await bench.run(session) if options.bench else []
         info = session.info
     return Report(
         driver=info.driver,
@@ -123,6 +129,8 @@ async def run(options: Options, heard: Callable[[Result], None] = lambda _result
         hri_minor=client.minor,
         level=options.level,
         results=results,
+        hypervisor_class=options.hypervisor_class,
+        figures=figures,
     )
 
 

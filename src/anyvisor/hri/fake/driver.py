@@ -6,6 +6,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
+from typing import cast
 
 from anyvisor.hri import manifests
 from anyvisor.hri.errors import DriverUnavailable, InvalidRequest, MachineNotFound
@@ -36,10 +37,12 @@ from anyvisor.hri.v1.types_pb2 import (
     PHASE_RUNNING,
     DeviceState,
     MachineState,
+    Phase,
 )
 
 NAME = "fake.anyvisor.io"
 CRASH_CODE = 70
+UNKNOWN_PHASE = 99
 _MAX_HANDLE = 60 << 10
 
 
@@ -71,8 +74,8 @@ class FakeDriver(Driver):
             vmm_name="none",
             vmm_version=self._vmm_version,
             manifest_digest=self._digest,
-            min_minor=self.manifest["hri"]["minMinor"] if minor is None else minor,
-            max_minor=self.manifest["hri"]["maxMinor"] if minor is None else minor,
+            min_minor=self.manifest["hri"]["minMinor"] if minor is None else minor[0],
+            max_minor=self.manifest["hri"]["maxMinor"] if minor is None else minor[1],
             profiles=("snapshot", "guest", "stats", "move") if "profile" in self.faults.lies else ("stats",),
         )
 
@@ -84,6 +87,7 @@ class FakeDriver(Driver):
 
     async def node_facts(self) -> AsyncGenerator[NodeFacts]:
         """One fact: it needs nothing."""
+        await self.fault("facts")
         while True:
             changed = self._health_changed
             yield NodeFacts(
@@ -103,12 +107,12 @@ class FakeDriver(Driver):
 
     async def probe(self) -> list[Condition]:
         """Healthy or not."""
-        await self._fault("probe")
+        await self.fault("probe")
         return [Condition(type="Healthy", status=self.healthy, reason="Ordered")]
 
     async def prepare(self, machine: MachineContext, request: PrepareRequest) -> PrepareResponse:
         """Enter the machine into the books."""
-        await self._fault("prepare")
+        await self.fault("prepare")
         if "claims" not in self.faults.lies:
             refuse_unclaimed(request.machine)
         lying = "echo" in self.faults.lies
@@ -128,7 +132,7 @@ class FakeDriver(Driver):
 
     async def start(self, machine: MachineContext, call: Call) -> None:
         """The guest runs."""
-        await self._fault("start", call)
+        await self.fault("start", call)
         assert machine.spec is not None
         self._run(machine, machine.spec)
         with machine.change() as state:
@@ -138,6 +142,8 @@ class FakeDriver(Driver):
             state.graceful_stop_possible = True
             for device in state.devices:
                 device.state = DeviceState.STATE_PLUGGED
+            if "phase" in self.faults.lies:
+                state.phase = cast("Phase", UNKNOWN_PHASE)
 
     def _run(self, machine: MachineContext, spec: Machine) -> None:
         guest = FakeGuest(machine, spec)
@@ -147,7 +153,7 @@ class FakeDriver(Driver):
 
     async def stop(self, machine: MachineContext, call: Call, mode: StopRequest.Mode, reboot: bool) -> None:
         """Press the button, or end the guest."""
-        await self._fault("stop", call)
+        await self.fault("stop", call)
         guest = self._guest(machine)
         if mode == StopRequest.MODE_REQUEST:
             guest.press_button(reboot=reboot)
@@ -156,20 +162,20 @@ class FakeDriver(Driver):
 
     async def reset(self, machine: MachineContext, call: Call) -> None:
         """The guest begins anew."""
-        await self._fault("reset", call)
+        await self.fault("reset", call)
         self._guest(machine).reboot()
 
     async def pause(self, machine: MachineContext, call: Call) -> None:
         """Nothing to halt."""
-        await self._fault("pause", call)
+        await self.fault("pause", call)
 
     async def resume(self, machine: MachineContext, call: Call) -> None:
         """Nothing to continue."""
-        await self._fault("resume", call)
+        await self.fault("resume", call)
 
     async def destroy(self, machine: MachineContext, call: Call) -> None:
         """Strike the entry out."""
-        await self._fault("destroy", call)
+        await self.fault("destroy", call)
         guest = self.guests.pop(machine.id, None)
         if guest is not None:
             if not machine.ended:
@@ -178,7 +184,7 @@ class FakeDriver(Driver):
 
     async def adopt(self, machine: MachineContext, request: AdoptRequest, call: Call) -> None:
         """The books of the former process stand in the handle."""
-        await self._fault("adopt", call)
+        await self.fault("adopt", call)
         spec = Machine()
         try:
             spec.ParseFromString(request.handle)
@@ -203,11 +209,11 @@ class FakeDriver(Driver):
 
     async def inspect(self, machine: MachineContext) -> None:
         """The books are always up to date."""
-        await self._fault("inspect")
+        await self.fault("inspect")
 
     async def apply(self, machine: MachineContext, request: ApplyRequest, call: Call) -> None:
         """Change the entry."""
-        await self._fault("apply", call)
+        await self.fault("apply", call)
         guest = self._guest(machine)
         if "apply" in self.faults.lies:
             return
@@ -222,7 +228,7 @@ class FakeDriver(Driver):
         self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors
     ) -> OpenStreamResponse:
         """A console that says who it is and echoes."""
-        await self._fault("open")
+        await self.fault("open")
         if request.kind != STREAM_KIND_CONSOLE:
             raise MachineNotFound(f"machine {machine.id!r} has no such stream; it has a console")
         stream = self._guest(machine).attach(descriptors.take_socket(request.token.handle))
@@ -230,7 +236,7 @@ class FakeDriver(Driver):
 
     async def stats(self, machine: MachineContext) -> MachineStats:
         """Numbers that are made up, and grow with the calls."""
-        await self._fault("stats")
+        await self.fault("stats")
         return self._guest(machine).stats(self._calls["stats"])
 
     async def close_stream(self, machine: MachineContext, stream_id: str) -> None:
@@ -253,7 +259,7 @@ class FakeDriver(Driver):
             raise MachineNotFound(f"machine {machine.id!r} does not run")
         return guest
 
-    async def _fault(self, method: str, call: Call | None = None) -> None:
+    async def fault(self, method: str, call: Call | None = None) -> None:
         """Do what was ordered for the method, before it acts."""
         faults = self.faults
         self._calls[method] += 1

@@ -19,9 +19,12 @@ METHODS: Final = frozenset(
         "open",
         "probe",
         "stats",
+        "info",
+        "facts",
+        "watch",
     }
 )
-LIES: Final = frozenset({"apply", "claims", "echo", "state", "info", "launch", "profile"})
+LIES: Final = frozenset({"apply", "claims", "echo", "state", "info", "launch", "phase", "profile"})
 
 
 class FaultError(ValueError):
@@ -43,9 +46,10 @@ class Faults:
     lies: frozenset[str] = frozenset()
     """echo: confirms whatever is asked; state: reports RUNNING after a forced stop; info: another boot id each time;
     launch: a launch plan that breaks its form; claims: plans what its manifest does not claim; apply: calls a
-    change done, and does nothing; profile: says that it serves what its manifest does not claim."""
-    minor: int | None = None
-    """The only HRI minor that it says to speak."""
+    change done, and does nothing; profile: says that it serves what its manifest does not claim;
+    phase: reports a guest that runs by a phase that no minor knows."""
+    minor: tuple[int, int] | None = None
+    """The oldest and the newest HRI minor that it says to speak."""
     leak: bool = False
     """Forgets to forget destroyed machines, and keeps descriptors."""
     gaps: int = 0
@@ -63,13 +67,14 @@ class Faults:
 def parse(text: str) -> Faults:
     """The faults of a text, parted by commas.
 
-    `slow=start:2`, `flaky=prepare:3`, `hang=stop`, `crash=apply`, `lie=echo`, `minor=9`, `gaps=5`, `flood=100`,
-    `leak`, `amnesia`, `stale`, `skips`.
+    `slow=start:2`, `flaky=prepare:3`, `hang=stop`, `crash=apply`, `lie=echo`, `minor=9`, `minor=1-4`, `gaps=5`,
+    `flood=100`, `leak`, `amnesia`, `stale`, `skips`.
     """
     slow: dict[str, float] = {}
     flaky: dict[str, int] = {}
     sets: dict[str, set[str]] = {"hang": set(), "crash": set(), "lie": set()}
     numbers: dict[str, int] = {}
+    minor: tuple[int, int] | None = None
     switches: set[str] = set()
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -83,7 +88,10 @@ def parse(text: str) -> Faults:
                 sets[name].add(_method(what))
             elif name == "lie" and what in LIES:
                 sets["lie"].add(what)
-            elif name in ("minor", "gaps", "flood"):
+            elif name == "minor":
+                oldest, _, newest = value.partition("-")
+                minor = (int(oldest), int(newest or oldest))
+            elif name in ("gaps", "flood"):
                 numbers[name] = int(value)
             elif name in ("leak", "amnesia", "stale", "skips") and not value:
                 switches.add(name)
@@ -97,7 +105,7 @@ def parse(text: str) -> Faults:
         hang=frozenset(sets["hang"]),
         crash=frozenset(sets["crash"]),
         lies=frozenset(sets["lie"]),
-        minor=numbers.get("minor"),
+        minor=minor,
         gaps=numbers.get("gaps", 0),
         flood=numbers.get("flood", 0),
         leak="leak" in switches,

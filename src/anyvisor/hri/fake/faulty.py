@@ -1,6 +1,8 @@
 """The kit's core with rules broken to order; a driver on the true kit could not break them."""
 
 import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from google.protobuf.message import Message
 
@@ -10,7 +12,7 @@ from anyvisor.hri.kit.events import EventLog
 from anyvisor.hri.kit.machines import MachineContext, Registry
 from anyvisor.hri.kit.operations import Entry, OperationTable
 from anyvisor.hri.v1.identity_pb2 import GetInfoResponse
-from anyvisor.hri.v1.machine_pb2 import Event, Mutation
+from anyvisor.hri.v1.machine_pb2 import Event, Mutation, WatchRequest
 
 
 class _GappyLog(EventLog):
@@ -50,6 +52,7 @@ class FaultyCore(Core):
 
     def __init__(self, driver: FakeDriver, limits: KitLimits | None = None) -> None:
         super().__init__(driver, limits)
+        self._fake = driver
         self._faults = driver.faults
         if self._faults.gaps:
             self.log = _GappyLog(self.boot_id, self._faults.gaps)
@@ -60,10 +63,17 @@ class FaultyCore(Core):
             self.machines = _Hoard(self.log, max_machines=self.limits.machines)
 
     async def get_info(self) -> GetInfoResponse:
+        await self._fake.fault("info")
         info = await super().get_info()
         if "info" in self._faults.lies:
             info.boot_id = os.urandom(8).hex()
         return info
+
+    async def watch(self, request: WatchRequest) -> AsyncGenerator[Event]:
+        await self._fake.fault("watch")
+        async with aclosing(super().watch(request)) as events:
+            async for event in events:
+                yield event
 
     def check_generation(self, machine: MachineContext, mutation: Mutation) -> None:
         if not self._faults.stale:
