@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from tests.cluster.kit.build import CannotBuildError, build
+from tests.cluster.kit.build import API, CannotBuildError, build
 from tests.cluster.kit.control_plane import control_plane
 
 
@@ -14,7 +14,7 @@ def main(arguments: list[str]) -> int:
         return 2
     full = arguments == ["control-plane"]
     try:
-        programs = build(["apiserver", "components"] if full else ["apiserver"])
+        programs = build(API if full else ["apiserver"])
     except CannotBuildError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,9 +1,9 @@
 """The official Kubernetes, built from its Go modules into a cache that outlives the checkout.
 
-`python -m tests.cluster.kit.build [apiserver] [components] [runtime]` builds what is named, or all, and prints
-the folder of the programs. What is there already, built from the same sources by the same compiler, is not built
-again: a second call takes no time. Go modules come through the ordinary client; nothing of them is kept here but the
-locked list of their versions.
+`python -m tests.cluster.kit.build [TARGET ...]` builds what is named, or all of the newest version, and prints the
+folder of the programs; `api` stands for what the tests without nodes need. What is there already, built from the same
+sources by the same compiler, is not built again: a second call takes no time. Go modules come through the ordinary
+client; nothing of them is kept here but the locked list of their versions.
 """
 
 import fcntl
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VERSION = "1.37.2"
+OLDER = ("1.36.3", "1.35.4")
+"""Of these, only the API server; etcd is that of the newest version."""
 CONTAINERD = "2.4.2"
 HERE = Path(__file__).parent
 MODULES = HERE / "go"
@@ -37,30 +39,26 @@ class Target:
     tags: str = ""
     ldflags: str = ""
     folder: str = ""
+    version: str = VERSION
 
 
-_KUBERNETES_FLAGS = " ".join(
-    f"-X k8s.io/component-base/version.{name}={value}"
-    for name, value in (
-        ("gitVersion", f"v{VERSION}"),
-        ("gitMajor", VERSION.split(".")[0]),
-        ("gitMinor", VERSION.split(".")[1]),
-        ("gitTreeState", "clean"),
-    )
-)
+API = ("apiserver", "controllers")
+"""What the tests without nodes need."""
+
+
+def _kubernetes(version: str, package: str, *links: str, module: str = "kubernetes") -> Target:
+    major, minor, _ = version.split(".")
+    said = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    flags = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in said.items())
+    return Target(module, (f"./{package}",), links, "selinux,notest", flags, version=version)
+
+
 _CTD = "github.com/containerd/containerd/v2"
 _CNI = "github.com/containernetworking/plugins/plugins"
 TARGETS: Mapping[str, Target] = {
-    "apiserver": Target(
-        "kubernetes", ("./apiserver",), ("etcd", "kube-apiserver"), "selinux,notest", _KUBERNETES_FLAGS
-    ),
-    "components": Target(
-        "kubernetes",
-        ("./components",),
-        ("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"),
-        "selinux,notest",
-        _KUBERNETES_FLAGS,
-    ),
+    "apiserver": _kubernetes(VERSION, "apiserver", "etcd", "kube-apiserver"),
+    "controllers": _kubernetes(VERSION, "controllers", "kube-controller-manager", "kube-scheduler"),
+    "node": _kubernetes(VERSION, "node", "kubelet", "kube-proxy"),
     "runtime": Target(
         "containerd",
         tuple(f"{_CTD}/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")),
@@ -73,13 +71,20 @@ TARGETS: Mapping[str, Target] = {
         tuple(f"{_CNI}/{name}" for name in ("main/bridge", "main/loopback", "ipam/host-local", "meta/portmap")),
         folder="cni",
     ),
+    **{
+        f"apiserver-{version}": _kubernetes(
+            version, "apiserver", "kube-apiserver", module=f"kubernetes-{version.rpartition('.')[0]}"
+        )
+        for version in OLDER
+    },
 }
+DEFAULT = tuple(name for name, target in TARGETS.items() if target.version == VERSION)
 
 
-def cache() -> Path:
-    """The folder of the programs of this version."""
+def cache(version: str = VERSION) -> Path:
+    """The folder of the programs of a version."""
     base = os.environ.get("ANYVISOR_CACHE") or Path.home() / ".cache" / "anyvisor"
-    return Path(base) / "kubernetes" / VERSION
+    return Path(base) / "kubernetes" / version
 
 
 def programs(target: Target) -> list[str]:
@@ -90,9 +95,15 @@ def programs(target: Target) -> list[str]:
 
 def is_built(name: str) -> bool:
     """Whether the target is in the cache, built from the sources as they are."""
-    stamp = cache() / f".{name}"
-    present = all((cache() / program).exists() for program in programs(TARGETS[name]))
+    target = TARGETS[name]
+    place = cache(target.version)
+    stamp = _stamp(place, name)
+    present = all((place / program).exists() for program in programs(target))
     return present and stamp.exists() and stamp.read_text() == _key(name)
+
+
+def _stamp(place: Path, name: str) -> Path:
+    return place / f".{name}.key"
 
 
 def missing(names: Sequence[str]) -> list[str]:
@@ -101,12 +112,12 @@ def missing(names: Sequence[str]) -> list[str]:
 
 
 def build(names: Sequence[str]) -> Path:
-    """Build what is missing of the targets; the folder of the programs.
+    """Build what is missing of the targets, all of one version; the folder of the programs.
 
     Raises:
         CannotBuildError: Go is missing, or says why it fails.
     """
-    place = cache()
+    place = cache(TARGETS[names[0]].version)
     place.mkdir(parents=True, exist_ok=True)
     for name in missing(names):
         with (place / f".{name}.lock").open("w") as lock:
@@ -119,9 +130,10 @@ def build(names: Sequence[str]) -> Path:
 def _key(name: str) -> str:
     """What a build stands on: our sources and the locked versions (the compiler's is in go.mod)."""
     target, found = TARGETS[name], hashlib.sha256(repr(TARGETS[name]).encode())
-    for path in sorted((MODULES / target.module).rglob("*")):
-        if path.is_file():
-            found.update(path.read_bytes())
+    module = MODULES / target.module
+    own = [module / package for package in target.packages if package.startswith("./")]
+    for path in sorted([*module.glob("*.*"), *(file for folder in own for file in folder.glob("*.go"))]):
+        found.update(path.read_bytes())
     return found.hexdigest()
 
 
@@ -135,7 +147,7 @@ def _build(name: str, place: Path) -> None:
     command = [*NICE, go, "build", "-trimpath", "-ldflags", f"-s -w {target.ldflags}", "-o", f"{folder}/"]
     command += ["-tags", target.tags] if target.tags else []
     environment = {**os.environ, "GOFLAGS": "-mod=readonly -buildvcs=false", "CGO_ENABLED": "0"}
-    print(f"building {name} of Kubernetes {VERSION} into {folder}", file=sys.stderr, flush=True)
+    print(f"building {name} of Kubernetes {target.version} into {folder}", file=sys.stderr, flush=True)
     done = subprocess.run(
         [*command, *target.packages],
         cwd=MODULES / target.module,
@@ -149,17 +161,19 @@ def _build(name: str, place: Path) -> None:
     for link in target.links:
         (folder / link).unlink(missing_ok=True)
         (folder / link).symlink_to(target.packages[0].removeprefix("./"))
-    (place / f".{name}").write_text(_key(name))
+    _stamp(place, name).write_text(_key(name))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build the named targets, or all."""
-    unknown = [name for name in arguments if name not in TARGETS]
+    """Build the named targets, or all of the newest version."""
+    names = [name for word in arguments for name in (API if word == "api" else (word,))] or list(DEFAULT)
+    unknown = [name for name in names if name not in TARGETS]
     if unknown:
-        print(f"no such target: {', '.join(unknown)}; there are {', '.join(TARGETS)}", file=sys.stderr)
+        print(f"no such target: {', '.join(unknown)}; there are api, {', '.join(TARGETS)}", file=sys.stderr)
         return 2
     try:
-        print(build(arguments or list(TARGETS)))
+        for version in dict.fromkeys(TARGETS[name].version for name in names):
+            print(build([name for name in names if TARGETS[name].version == version]))
     except CannotBuildError as error:
         print(error, file=sys.stderr)
         return 1

@@ -44,6 +44,8 @@ class ControlPlane:
     public: bool = False
     """Listen on all addresses, for nodes; else on loopback only."""
     api_flags: Sequence[str] = ()
+    apiserver: Path | None = None
+    """The folder of kube-apiserver, where it is not that of the other programs."""
 
     def __post_init__(self) -> None:
         self.processes = Processes(self.place / "log")
@@ -145,8 +147,25 @@ class ControlPlane:
         ]
         if not controllers:
             flags.append("--disable-admission-plugins=ServiceAccount")
-        self.processes.start("apiserver", [self.programs / "kube-apiserver", *flags])
+        program = (self.apiserver or self.programs) / "kube-apiserver"
+        self.processes.start("apiserver", [program, *flags])
         self.wait("apiserver", self.ready)
+
+    def audit(self) -> None:
+        """Have the API server write down who asked for what; before it starts."""
+        policy = self.place / "audit.json"
+        rules: dict[str, Any] = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
+        policy.write_text(json.dumps(rules | {"omitStages": ["RequestReceived", "ResponseStarted"]}))
+        self.api_flags = (
+            *self.api_flags,
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self.audit_log}",
+        )
+
+    @property
+    def audit_log(self) -> Path:
+        """One JSON document a line and request."""
+        return self.place / "audit.log"
 
     def ready(self) -> bool:
         """Whether the API server says that it is ready."""
@@ -258,11 +277,18 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def control_plane(
-    programs: Path, *, controllers: bool = False, scheduler: bool = False, flags: Sequence[str] = ()
+    programs: Path,
+    *,
+    controllers: bool = False,
+    scheduler: bool = False,
+    audit: bool = False,
+    apiserver: Path | None = None,
 ) -> Generator[ControlPlane]:
-    """Run a control plane of its own in a temporary folder."""
+    """Run a control plane of its own in a temporary folder; `apiserver` is the folder of another version's."""
     place = Path(tempfile.mkdtemp(prefix="av-k8s-", dir="/tmp"))
-    plane = ControlPlane(programs, place, api_flags=flags)
+    plane = ControlPlane(programs, place, apiserver=apiserver)
+    if audit:
+        plane.audit()
     try:
         plane.up(controllers=controllers, scheduler=scheduler)
         yield plane

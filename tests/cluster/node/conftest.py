@@ -48,7 +48,7 @@ def cluster(limited_memory: None) -> Iterator[Cluster]:
     lacking = node.lacking()
     if lacking:
         pytest.skip(f"a node needs {', '.join(lacking)} on this machine")
-    found = programs("apiserver", "components", "runtime", "cni")
+    found = programs("apiserver", "controllers", "node", "runtime", "cni")
     try:
         archives = clusters.product_archives()
     except rootfs.CannotBuildError as error:
