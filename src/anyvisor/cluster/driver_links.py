@@ -2,6 +2,8 @@
 
 A link leads to the socket's own inode (`/proc/self/fd/N`), which was opened in the pod following no link, so a driver
 cannot lead the agent to a socket of somebody else.
+
+A newer version of a driver comes as pods of its own, beside those of the older one, as long as that has machines here.
 """
 
 import asyncio
@@ -25,10 +27,30 @@ log = logging.getLogger(__name__)
 
 APP: Final = ("app", "anyvisor-driver")
 DRIVER: Final = "anyvisor.io/driver"
+VERSION: Final = "anyvisor.io/driver-version"
 CONTAINER: Final = "driver"
 SOCKETS: Final = ("hri.sock", "fd.sock")
 PLACE: Final = "/run/anyvisor"
 RETRY_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a driver in the pods of this node."""
+
+    package: DriverPackage
+    retired: str = ""
+    """Its version, where it is not that of the package: it keeps its machines and gets no new ones."""
+
+    @property
+    def folder(self) -> str:
+        """The name of its sockets' directory."""
+        return f"{self.package.name}@{self.retired}" if self.retired else self.package.name
+
+    @property
+    def version(self) -> str:
+        """As the pod's label has it."""
+        return self.retired or str(self.package.manifest["version"])
 
 
 @dataclass(slots=True)
@@ -41,40 +63,44 @@ class DriverLinks:
     packages: Sequence[DriverPackage]
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _linked: dict[str, tuple[int, list[int]]] = field(default_factory=dict[str, tuple[int, list[int]]])
+    _versions: list[Version] = field(default_factory=list[Version])
 
     def addresses(self) -> list[DriverAddress]:
-        """Where each driver will be found."""
-        return [self._address(package) for package in self.packages]
+        """Where each driver will be found, and each older version that has pods here now."""
+        self._versions = [Version(package) for package in self.packages]
+        for package in self.packages:
+            self._versions += retired(package, self._pods(package.name))
+        return [self._address(version) for version in self._versions]
 
-    def _address(self, package: DriverPackage) -> DriverAddress:
-        place = self.directory / package.name
+    def _address(self, version: Version) -> DriverAddress:
+        place = self.directory / version.folder
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        manifest = version.package.manifest
         stated = frozenset(
-            name
-            for name, statement in package.manifest["capabilities"].items()
-            if statement.get("state") in (True, "yes")
+            name for name, statement in manifest["capabilities"].items() if statement.get("state") in (True, "yes")
         )
         hri, descriptors = (str(place / name) for name in SOCKETS)
-        return DriverAddress(package.manifest["driver"], hri, descriptors, stated)
+        return DriverAddress(manifest["driver"], hri, descriptors, stated, version.retired)
 
     async def run(self) -> None:
         """Follow the driver pods until cancelled."""
         self.pods.cache.on_change(lambda _old, _new: self._changed.set())
         while True:
             self._changed.clear()
-            settled = [await self._follow(package.name) for package in self.packages]
+            settled = [await self._follow(version) for version in self._versions]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if all(settled) else RETRY_SECONDS):
                     await self._changed.wait()
 
-    async def _follow(self, driver: str) -> bool:
+    async def _follow(self, version: Version) -> bool:
         """Link one driver's sockets; False when another look is due soon."""
-        pod = self._pod(driver)
+        pod = self._pod(version)
         if pod is None:
             return True
         process = await self.pods.process(pod.meta.uid, CONTAINER)
         if process is None:
             return False
+        driver = version.folder
         try:
             known = self._linked.get(driver)
             if known is not None and known[0] == process.pid:
@@ -106,17 +132,37 @@ class DriverLinks:
         self._linked[driver] = pid, inodes
         log.info("driver %s is reached in process %s", driver, pid)
 
-    def _pod(self, driver: str) -> CachedObject | None:
-        """The newest pod of the driver on this node."""
-        found = [
+    def _pod(self, version: Version) -> CachedObject | None:
+        """The newest pod of that version on this node."""
+        return newest(version, self._pods(version.package.name))
+
+    def _pods(self, driver: str) -> list[CachedObject]:
+        """All pods of the driver on this node that are to stay."""
+        return [
             pod
             for pod in self.pods.cache.values()
             if pod.meta.namespace == self.namespace
-            and (pod.meta.labels or {}).get(APP[0]) == APP[1]
-            and (pod.meta.labels or {}).get(DRIVER) == driver
+            and label_of(pod, APP[0]) == APP[1]
+            and label_of(pod, DRIVER) == driver
             and not pod.meta.deletion_timestamp
         ]
-        return max(found, key=lambda pod: pod.meta.creation_timestamp or "", default=None)
+
+
+def retired(package: DriverPackage, pods: Sequence[CachedObject]) -> list[Version]:
+    """The versions in a driver's pods that are not the package's."""
+    found = {label_of(pod, VERSION) for pod in pods} - {str(package.manifest["version"]), ""}
+    return [Version(package, version) for version in sorted(found)]
+
+
+def newest(version: Version, pods: Sequence[CachedObject]) -> CachedObject | None:
+    """The pod to use of a driver's: the newest of that version."""
+    found = [pod for pod in pods if label_of(pod, VERSION) in ("", version.version)]
+    return max(found, key=lambda pod: pod.meta.creation_timestamp or "", default=None)
+
+
+def label_of(pod: CachedObject, name: str) -> str:
+    """A label's value; empty when there is none."""
+    return (pod.meta.labels or {}).get(name, "")
 
 
 def _check(inode: int, name: str, pid: int) -> None:
