@@ -16,6 +16,7 @@ from aiohttp import web
 from anyvisor import __version__
 from anyvisor.cluster import process
 from anyvisor.cluster.features import has_image_volumes
+from anyvisor.cluster.retired import remove_retired
 from anyvisor.controller.service import Controllers
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.hri.packages import load as load_driver
@@ -65,7 +66,11 @@ async def _run(config: ControllerConfig) -> None:
             async with EventRecorder(client, "anyvisor-controller", platform.node()) as events:
                 images = await has_image_volumes(client, config.namespace)
                 controllers = Controllers(client, events, on_cluster=True, image_volumes=images)
-                await asyncio.gather(keep_installed(client, config, packages), controllers.run())
+                await asyncio.gather(
+                    keep_installed(client, config, packages),
+                    controllers.run(),
+                    remove_retired(client, config.namespace, packages),
+                )
 
         try:
             elector = Elector(client, config.namespace, LEASE, identity)
