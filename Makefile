@@ -30,8 +30,8 @@ test: system venv guests web ## all tests that this machine can run
 	@tools/setup.sh browser
 	@$(PYTEST) $(addprefix tests/,$(TIERS)) $(ARGS)
 
-kubernetes: venv ## the official Kubernetes from its Go modules, into ~/.cache/anyvisor (11 minutes at first)
-	@$(PY) -m tests.cluster.kit.build
+kubernetes: venv ## the official Kubernetes, or PARTS of it, from its Go modules into ~/.cache/anyvisor (11 minutes at first)
+	@$(PY) -m tests.cluster.kit.build $(PARTS)
 
 test-cluster: system venv guests ## all cluster tests, on an official cluster that is built first
 	@tools/setup.sh cluster
