@@ -38,6 +38,8 @@ class Registry:
     half: bool = False
     """Blobs end in their middle."""
     asked: list[str] = field(default_factory=list[str])
+    uploads: dict[str, bytearray] = field(default_factory=dict[str, bytearray])
+    """By place: what came so far of a blob that is pushed."""
     port: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -119,6 +121,43 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._answer(body=True)
+
+    def do_POST(self) -> None:
+        """An upload begins."""
+        self._take()
+        place = f"{self.path}{len(self.of.uploads)}"
+        self.of.uploads[place] = bytearray()
+        self._send(202, b"", "text/plain", {"Location": place, "Range": "0-0"}, body=True)
+
+    def do_PATCH(self) -> None:
+        """Bytes of an upload."""
+        self.of.uploads[self.path] += self._take()
+        self._send(202, b"", "text/plain", {"Location": self.path}, body=True)
+
+    def do_PUT(self) -> None:
+        """The end of an upload, or a manifest."""
+        content = self._take()
+        name, _, what = self.path.removeprefix("/v2/").partition("/manifests/")
+        if what:
+            digest = self.of._manifest(name, self.headers["Content-Type"], content)
+            self.of.manifests[f"{name}:{what}"] = self.of.manifests[f"{name}@{digest}"]
+        else:
+            path, _, query = self.path.partition("?")
+            content = bytes(self.of.uploads.pop(path)) + content
+            digest = _digest(content)
+            assert query == f"digest={digest.replace(':', '%3A')}"
+            self.of.blobs[digest] = content
+        self._send(201, b"", "text/plain", {"Docker-Content-Digest": digest}, body=True)
+
+    def _take(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        taken = bytearray()
+        while size := int(self.rfile.readline(), 16):
+            taken += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return bytes(taken)
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         return

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -14,6 +15,9 @@ ROOT = Path(__file__).parent.parent
 CHART = ROOT / "deploy" / "chart"
 MANIFEST = ROOT / "deploy" / "anyvisor-install.yaml"
 ROLES = CHART / "templates" / "userroles.yaml"
+RULES = CHART / "templates" / "rules.yaml"
+_OF_ONE_MACHINE = frozenset({"AnyvisorRefusesRequests"})
+"""Alerts on our own API server."""
 NAMESPACE = "anyvisor"
 _HEADER = "# Made from deploy/chart by `make manifest`; do not edit.\n"
 
@@ -34,6 +38,24 @@ def write_user_roles() -> None:
         )
     title = "# Made by `make manifest`: the roles that users of the API know, aggregated to admin, edit and view.\n"
     ROLES.write_text(title + "---\n".join(documents))
+
+
+def write_rules() -> None:
+    """Write the chart's template of the alert rules: those of one machine that hold on a cluster, and its own."""
+    shared: list[dict[str, Any]] = yaml.safe_load((ROOT / "deploy" / "alerts.yaml").read_text())["groups"][0]["rules"]
+    own: list[dict[str, Any]] = yaml.safe_load((CHART / "alerts.yaml").read_text())
+    rules = [rule for rule in shared if rule["alert"] not in _OF_ONE_MACHINE] + own
+    text = yaml.safe_dump({"groups": [{"name": "anyvisor", "rules": rules}]}, sort_keys=False, width=110)
+    RULES.write_text(
+        "# Made by `make manifest` from deploy/alerts.yaml and deploy/chart/alerts.yaml.\n"
+        "{{- if .Values.monitoring.enabled }}\n"
+        "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: anyvisor\n"
+        "  namespace: {{ .Release.Namespace }}\n  labels:\n"
+        '    {{- include "anyvisor.labels" . | nindent 4 }}\n'
+        "    {{- with .Values.monitoring.labels }}\n    {{- toYaml . | nindent 4 }}\n    {{- end }}\n"
+        # The rules have templates of their own, which are Prometheus' to fill in.
+        "spec:\n{{`" + text + "` | indent 2 }}\n{{- end }}\n"
+    )
 
 
 def find_helm() -> str | None:
@@ -63,6 +85,7 @@ def main() -> int:
     text = render(helm)
     if "--check" not in sys.argv:
         write_user_roles()
+        write_rules()
         MANIFEST.write_text(render(helm))
         return 0
     if MANIFEST.exists() and MANIFEST.read_text() == text:

@@ -97,7 +97,12 @@ class SimulatedNodes:
 
 
 def _node(name: str) -> Json:
-    labels = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
+    labels = {
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": name,
+        "machine-type.node.kubevirt.io/q35": "true",
+    }
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
 
 

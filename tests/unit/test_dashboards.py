@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric as Family
 
 from anyvisor.agent import machine_metrics as of_agent
 from anyvisor.agent.metrics import NAMES
+from anyvisor.cluster.metrics import GatewayMetrics
 from anyvisor.controller import machine_metrics as of_controller
 from anyvisor.controller.metrics import ControllerMetrics
 from anyvisor.embedded.apiserver.front import Metrics
@@ -20,7 +21,7 @@ from anyvisor.kube.metrics import QueueMetrics
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
-RUNBOOK = (ROOT / "docs" / "user" / "metrics.md").read_text()
+RUNBOOK = (ROOT / "docs" / "user" / "metrics.md").read_text() + (ROOT / "docs" / "operations.md").read_text()
 BY_PROMETHEUS = {"up"}
 _LABELS = re.compile(r"\{[^}]*\}|\b(?:by|on|without)\s*\([^)]*\)")
 _WORDS = {"and", "or", "vector", "time", "le", "unless"}
@@ -30,7 +31,7 @@ def exported() -> set[str]:
     names = {metric.name for metric in (*of_agent.METRICS, *of_controller.METRICS)} | set(NAMES)
     queues = CollectorRegistry()
     QueueMetrics(queues)
-    for registry in (queues, Metrics().registry, ControllerMetrics().registry):
+    for registry in (queues, Metrics().registry, ControllerMetrics().registry, GatewayMetrics().registry):
         for family in registry.collect():
             names |= of_family(family)
     return names
@@ -67,7 +68,8 @@ def queries() -> Iterator[Any]:
 
 def rules() -> list[dict[str, Any]]:
     groups = yaml.safe_load((ROOT / "deploy" / "alerts.yaml").read_text())["groups"]
-    return [rule for group in groups for rule in group["rules"]]
+    cluster = yaml.safe_load((ROOT / "deploy" / "chart" / "alerts.yaml").read_text())
+    return [*(rule for group in groups for rule in group["rules"]), *cluster]
 
 
 @pytest.mark.parametrize("query", list(queries()))

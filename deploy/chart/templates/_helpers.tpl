@@ -27,3 +27,13 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
+
+{{- /* Who may read metrics at a port; nobody where the list is empty. */ -}}
+{{- define "anyvisor.scrapers" -}}
+{{- $root := index . 0 -}}
+{{- if and $root.Values.monitoring.enabled $root.Values.monitoring.from }}
+- from:
+    {{- toYaml $root.Values.monitoring.from | nindent 4 }}
+  ports: [{port: {{ index . 1 }}}]
+{{- end }}
+{{- end }}

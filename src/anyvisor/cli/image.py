@@ -17,6 +17,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pull = verbs.add_parser("pull", help="fetch a container image from its registry")
     pull.add_argument("name", metavar="REF", help="e.g. quay.io/containerdisks/debian:12")
     pull.add_argument("--authfile", type=Path, metavar="FILE", help="logins, as `skopeo login` and Docker keep them")
+    pushed = verbs.add_parser("push", help="copy the images of the components to a registry of your own")
+    pushed.add_argument("file", metavar="FILE", type=Path, nargs="*", help="archives (default: build/images/*.tar)")
+    pushed.add_argument("--registry", required=True, metavar="HOST/PATH", help="as `anyvisor install --registry`")
+    pushed.add_argument("--authfile", type=Path, metavar="FILE", help="logins, as `skopeo login` and Docker keep them")
+    pushed.add_argument("--plain-http", action="store_true", help="the registry has no (valid) certificate")
     made = verbs.add_parser("build", help="build a Debian disk with cloud-init, an SSH server and the guest agent")
     made.add_argument("--name", default="debian", metavar="REF", help="what VMs call it (default: debian)")
     made.add_argument("--package", action="append", default=[], metavar="NAME", help="a further package; repeatable")
@@ -37,6 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Work on the store directly: it needs no server."""
+    if arguments.verb == "push":
+        return _push(arguments)
     from anyvisor.agent.volumes.qcow2 import ImageError
     from anyvisor.embedded.images.registry import PullError
     from anyvisor.embedded.images.store import ImageStore
@@ -87,6 +94,25 @@ def _pull(instance: Any, store: Any, arguments: argparse.Namespace) -> int:
         print(f"image {image.reference} is here already ({image.digest})")
     else:
         print(f"image {image.reference} pulled ({_size(image.bytes)}, {image.digest})")
+    return 0
+
+
+def _push(arguments: argparse.Namespace) -> int:
+    """Of archives, not of the store: it needs no instance."""
+    from anyvisor.cli.progress import steps
+    from anyvisor.embedded.images.push import PushError, push, read_archive
+
+    files: list[Path] = arguments.file or sorted(Path("build/images").glob("*.tar"))
+    if not files:
+        raise CommandError("there is no build/images/*.tar: run `make images`, or name the archives")
+    try:
+        archives = [read_archive(file) for file in files]
+        for archive in archives:
+            with steps(f"pushing {archive.name}"):
+                name = push(archive, arguments.registry, arguments.authfile, plain_http=arguments.plain_http)
+            print(f"{name}@{archive.digest}")
+    except PushError as error:
+        raise CommandError(f"not pushed: {error}") from error
     return 0
 
 

@@ -86,6 +86,11 @@ def bundle_of(data: Mapping[str, str]) -> bytes:
     return _decode(data.get(BUNDLE, ""))
 
 
+def end_of(pair: Pair) -> datetime.datetime:
+    """When a certificate ends."""
+    return x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc
+
+
 def _new_authority(now: datetime.datetime) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"anyvisor {now:%Y-%m-%d}")])
@@ -165,8 +170,7 @@ def _pair(data: Mapping[str, str], certificate: str, key: str) -> Pair | None:
 
 
 def _ends(pair: Pair, now: datetime.datetime, days: int) -> bool:
-    end = x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc
-    return end - now < datetime.timedelta(days=days)
+    return end_of(pair) - now < datetime.timedelta(days=days)
 
 
 def _issued_by(pair: Pair, authority: Pair) -> bool:

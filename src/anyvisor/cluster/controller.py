@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from aiohttp import web
-
 from anyvisor import __version__
 from anyvisor.cluster import process
 from anyvisor.cluster.features import has_image_volumes
 from anyvisor.cluster.retired import remove_retired
+from anyvisor.cluster.probes import probes
+from anyvisor.controller.metrics import ControllerMetrics
 from anyvisor.controller.service import Controllers
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.hri.packages import load as load_driver
@@ -47,7 +47,7 @@ class ControllerConfig:
     identity: str = ""
     """Unique among controllers; made up when empty."""
     health_port: int = 0
-    """Where `/healthz` answers; 0 = nowhere."""
+    """Where `/healthz` and `/metrics` answer; 0 = nowhere."""
     kubeconfig: Path | None = None
 
 
@@ -59,42 +59,28 @@ def run(config: ControllerConfig) -> None:
 async def _run(config: ControllerConfig) -> None:
     packages = [load_driver(name) for name in config.drivers]
     identity = config.identity or f"{platform.node()}-{os.getpid()}-{secrets.token_hex(3)}"
-    async with process.client(config.kubeconfig) as client, asyncio.TaskGroup() as group:
-        health = await _health(config.health_port)
+    acting = [ControllerMetrics()]
 
-        async def lead() -> None:
-            async with EventRecorder(client, "anyvisor-controller", platform.node()) as events:
-                images = await has_image_volumes(client, config.namespace)
-                controllers = Controllers(client, events, on_cluster=True, image_volumes=images)
+    async def lead() -> None:
+        acting[:] = [ControllerMetrics()]
+        async with EventRecorder(client, "anyvisor-controller", platform.node()) as events:
+            images = await has_image_volumes(client, config.namespace)
+            controllers = Controllers(client, events, on_cluster=True, image_volumes=images, metrics=acting[0])
+            try:
                 await asyncio.gather(
                     keep_installed(client, config, packages),
                     controllers.run(),
                     remove_retired(client, config.namespace, packages),
                 )
+            finally:
+                acting[:] = [ControllerMetrics()]
 
-        try:
-            elector = Elector(client, config.namespace, LEASE, identity)
-            await group.create_task(elector.run(lead), name="leader election")
-        finally:
-            if health is not None:
-                await health.cleanup()
+    async def metrics() -> bytes:
+        return await acting[0].text()
 
-
-async def _health(port: int) -> web.AppRunner | None:
-    """Answer probes: who waits for the lease is as well as who holds it."""
-    if not port:
-        return None
-
-    async def alive(_request: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    app = web.Application()
-    app.router.add_get("/healthz", alive)
-    app.router.add_get("/readyz", alive)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "0.0.0.0", port).start()
-    return runner
+    # Who waits for the lease is as well as who holds it.
+    async with process.client(config.kubeconfig) as client, probes(config.health_port, metrics):
+        await Elector(client, config.namespace, LEASE, identity).run(lead)
 
 
 async def keep_installed(client: Client, config: ControllerConfig, packages: Sequence[DriverPackage]) -> None:

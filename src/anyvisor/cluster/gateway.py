@@ -17,6 +17,8 @@ from anyvisor.cluster import certificates, process, tls
 from anyvisor.cluster.access import Authorizer, Proxy
 from anyvisor.cluster.certificates import Names
 from anyvisor.cluster.keeper import CertificateKeeper
+from anyvisor.cluster.metrics import GatewayMetrics
+from anyvisor.cluster.probes import probes
 from anyvisor.cluster.webapp import WebApp
 from anyvisor.cluster.world import ClusterWorld
 from anyvisor.gateway.agents import Agents
@@ -43,6 +45,8 @@ class GatewayConfig:
     service: str = "anyvisor-gateway"
     address: str = "0.0.0.0"
     port: int = 8443
+    metrics_port: int = 0
+    """Where `/metrics` answers; 0 = nowhere."""
     kubeconfig: Path | None = None
 
 
@@ -53,6 +57,7 @@ class _Running:
     server: ssl.SSLContext = field(default_factory=tls.server)
     agents: ssl.SSLContext = field(default_factory=tls.client_of_agents)
     proxy: Proxy = field(default_factory=Proxy)
+    metrics: GatewayMetrics = field(default_factory=GatewayMetrics)
 
     def reload(self, data: dict[str, str]) -> None:
         """Use new certificates for connections that come from now on."""
@@ -63,6 +68,10 @@ class _Running:
         if towards_agents is not None:
             tls.load_pair(self.agents, towards_agents)
         tls.trust(self.agents, certificates.bundle_of(data))
+        for name in (certificates.GATEWAY, certificates.GATEWAY_CLIENT, certificates.AGENT):
+            pair = certificates.pair_of(data, name)
+            if pair is not None:
+                self.metrics.certificate(name, certificates.end_of(pair))
         log.info("certificates are loaded")
 
     def take_proxy(self, _old: CachedObject | None, new: CachedObject | None) -> None:
@@ -116,6 +125,7 @@ async def serving(config: GatewayConfig, client: Client) -> AsyncGenerator[WebAp
         ClusterWorld(client, config.namespace) as world,
         Agents(running.agents) as agents,
         Gateway(client, agents) as gateway,
+        probes(config.metrics_port, running.metrics.text),
         asyncio.TaskGroup() as group,
     ):
 
@@ -131,6 +141,7 @@ async def serving(config: GatewayConfig, client: Client) -> AsyncGenerator[WebAp
             components=Components(namespace=config.namespace),
             proxy=lambda: running.proxy,
             unready=unready,
+            metrics=running.metrics,
         )
         keeping = group.create_task(keeper.run(), name="certificates")
         await keeper.loaded.wait()

@@ -2,8 +2,9 @@
 
 import logging
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -11,6 +12,7 @@ from aiohttp import web
 
 from anyvisor.api.meta import Json, StatusDetails, status_json
 from anyvisor.cluster.access import Attributes, Authorizer, Caller, Proxy, attributes
+from anyvisor.cluster.metrics import GatewayMetrics
 from anyvisor.cluster.world import ClusterWorld
 from anyvisor.gateway import webhooks
 from anyvisor.gateway.routes import Route
@@ -41,6 +43,7 @@ class WebApp:
     """How the API server's proxy proves itself, as it is known now."""
     unready: Callable[[], list[str]]
     """What is missing before requests can be answered."""
+    metrics: GatewayMetrics = field(default_factory=GatewayMetrics)
 
     def application(self) -> web.Application:
         """The aiohttp application."""
@@ -69,14 +72,15 @@ class WebApp:
     # -- webhooks -------------------------------------------------------------------------------------------
 
     async def _mutate(self, request: web.Request) -> web.Response:
-        return await self._review(request, webhooks.mutate)
+        return await self._review(request, "mutate", webhooks.mutate)
 
     async def _validate(self, request: web.Request) -> web.Response:
-        return await self._review(request, webhooks.validate)
+        return await self._review(request, "validate", webhooks.validate)
 
     async def _review(
-        self, request: web.Request, decide: Callable[[bytes, ClusterWorld, Components], Answer]
+        self, request: web.Request, name: str, decide: Callable[[bytes, ClusterWorld, Components], Answer]
     ) -> web.Response:
+        began = time.monotonic()
         missing = self.world.missing()
         if missing:
             raise web.HTTPServiceUnavailable(text=f"the gateway is starting: {'; '.join(missing)}\n")
@@ -90,6 +94,7 @@ class WebApp:
                 await self.client.patch(VMIS, effect.name, effect.namespace, patch, PatchType.JSON)
             except ApiError as error:
                 log.warning("%s %s/%s: %s", effect.kind, effect.namespace, effect.name, error)
+        self.metrics.admitted(name, time.monotonic() - began)
         return web.Response(body=answer.body, content_type=_JSON)
 
     # -- discovery ------------------------------------------------------------------------------------------
@@ -130,27 +135,32 @@ class WebApp:
 
     def _answer(self, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
-            caller = self._caller(request)
-            if caller is None:
-                return _status(401, "only the API server's proxy may ask, and it names the user: call the API server")
-            wanted = attributes(request.method, request.rel_url.raw_path)
-            if wanted is None:
-                return _status(404, "the server could not find the requested resource")
-            try:
-                refused = await self.authorizer.refusal(caller, wanted)
-            except ApiError as error:
-                return _status(503, f"the API server cannot be asked whether this is allowed: {error}")
-            if refused:
-                return _status(403, _forbidden(caller, wanted, refused), wanted)
-            if route.stream is not None and "upgrade" in request.headers.get("Connection", "").lower():
-                return await route.stream(request)
-            path = request.rel_url.raw_path
-            reply = await route.handle(
-                Request(request.method, path, request.rel_url.raw_query_string, {}, await request.read())
-            )
-            return web.Response(status=reply.status, headers=dict(reply.headers), body=reply.body)
+            answered = await self._asked(route, request)
+            self.metrics.answered(route.group, answered.status)
+            return answered
 
         return answer
+
+    async def _asked(self, route: Route, request: web.Request) -> web.StreamResponse:
+        caller = self._caller(request)
+        if caller is None:
+            return _status(401, "only the API server's proxy may ask, and it names the user: call the API server")
+        wanted = attributes(request.method, request.rel_url.raw_path)
+        if wanted is None:
+            return _status(404, "the server could not find the requested resource")
+        try:
+            refused = await self.authorizer.refusal(caller, wanted)
+        except ApiError as error:
+            return _status(503, f"the API server cannot be asked whether this is allowed: {error}")
+        if refused:
+            return _status(403, _forbidden(caller, wanted, refused), wanted)
+        if route.stream is not None and "upgrade" in request.headers.get("Connection", "").lower():
+            return await route.stream(request)
+        path = request.rel_url.raw_path
+        reply = await route.handle(
+            Request(request.method, path, request.rel_url.raw_query_string, {}, await request.read())
+        )
+        return web.Response(status=reply.status, headers=dict(reply.headers), body=reply.body)
 
     def _caller(self, request: web.Request) -> Caller | None:
         transport = request.transport

@@ -1,13 +1,19 @@
 """Processes of a test cluster: each with a log file, and ended with the test run whatever becomes of it."""
 
 import contextlib
+import resource
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+_HARD = resource.getrlimit(resource.RLIMIT_AS)[1]
 # Also after kill -9 of the test run, nothing stays behind. A limit of the test run's own memory is not theirs.
-_ENDS_WITH_US = ("prlimit", "--as=unlimited", "setpriv", "--pdeathsig", "KILL", "--")
+_ENDS_WITH_US = (
+    "prlimit",
+    f"--as={'unlimited' if _HARD == resource.RLIM_INFINITY else _HARD}:",
+    *("setpriv", "--pdeathsig", "KILL", "--"),
+)
 
 
 class Processes:

@@ -38,8 +38,48 @@ def test_optional_parts_can_be_switched(helm: str) -> None:
         helm, "monitoring.enabled=true", "networkPolicies=false", "priorityClass.create=false"
     )
     kinds = {one["kind"] for one in yaml.safe_load_all(text) if one}
-    assert "PodMonitor" in kinds
+    assert {"ServiceMonitor", "PrometheusRule"} <= kinds
     assert kinds.isdisjoint({"NetworkPolicy", "PriorityClass"})
+    assert {one["kind"] for one in DOCUMENTS}.isdisjoint({"ServiceMonitor", "PrometheusRule"})
+
+
+def test_prometheus_gets_the_alerts_as_they_are_written(helm: str) -> None:
+    text = installmanifest.render(helm, "monitoring.enabled=true")
+    (rules,) = (one for one in yaml.safe_load_all(text) if one and one["kind"] == "PrometheusRule")
+    made: list[Json] = rules["spec"]["groups"][0]["rules"]
+    shared: list[Json] = yaml.safe_load((installmanifest.ROOT / "deploy" / "alerts.yaml").read_text())["groups"][0][
+        "rules"
+    ]
+    own: list[Json] = yaml.safe_load((installmanifest.CHART / "alerts.yaml").read_text())
+    wanted = [rule for rule in (*shared, *own) if rule["alert"] != "AnyvisorRefusesRequests"]
+    assert made == wanted
+
+
+def test_only_scrapers_and_the_gateway_reach_what_is_not_for_the_api_server(helm: str) -> None:
+    assert named("NetworkPolicy", "anyvisor-controller")["spec"]["ingress"] is None
+    text = installmanifest.render(helm, "monitoring.enabled=true")
+    policies = {
+        one["metadata"]["name"]: one for one in yaml.safe_load_all(text) if one and one["kind"] == "NetworkPolicy"
+    }
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    (rule,) = policies["anyvisor-controller"]["spec"]["ingress"]
+    assert rule == {"from": [monitoring], "ports": [{"port": "metrics"}]}
+    assert policies["anyvisor-agent"]["spec"]["ingress"][1] == {"from": [monitoring], "ports": [{"port": "https"}]}
+
+
+@pytest.mark.parametrize("name", ["controller", "gateway"])
+def test_what_may_run_twice_is_spread_and_kept_while_nodes_are_drained(name: str) -> None:
+    deployment = named("Deployment", f"anyvisor-{name}")["spec"]
+    assert deployment["replicas"] == 2
+    (spread,) = deployment["template"]["spec"]["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert named("PodDisruptionBudget", f"anyvisor-{name}")["spec"]["maxUnavailable"] == 1
+    (container,) = deployment["template"]["spec"]["containers"]
+    assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+    assert (
+        deployment["template"]["spec"]["priorityClassName"]
+        == named("PriorityClass", "anyvisor-components")["metadata"]["name"]
+    )
 
 
 def test_no_container_is_privileged_and_only_the_agent_has_capabilities() -> None:
