@@ -14,8 +14,8 @@ from typing import Any, Final
 from anyvisor import __version__
 from anyvisor.cluster import process
 from anyvisor.cluster.features import has_image_volumes
-from anyvisor.cluster.retired import remove_retired
 from anyvisor.cluster.probes import probes
+from anyvisor.cluster.retired import remove_retired
 from anyvisor.controller.metrics import ControllerMetrics
 from anyvisor.controller.service import Controllers
 from anyvisor.hri.packages import DriverPackage
