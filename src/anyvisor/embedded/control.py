@@ -60,7 +60,32 @@ async def _serve(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     world, aggregated, agents = ServerWorld(), GatewayRoutes(), Agents()
     evictions, metrics = Evictions(world), ControllerMetrics()
-    config = ServerConfig(
+    made = ApiServer(_config(instance, authority, world, aggregated, agents, evictions, metrics))
+    async with agents, made as server, asyncio.TaskGroup() as group:
+        world.server = server
+        evictions.client = Client(server.inprocess(identities.CONTROLLER))
+        await bootstrap.install(Client(server.inprocess(bootstrap.IDENTITY)), packages)
+        await server.serve(listener, context)
+        with contextlib.suppress(OSError):  # nobody waits after a restart
+            os.write(ready, b"+")
+        os.close(ready)
+        async with Gateway(Client(server.inprocess(identities.GATEWAY)), agents) as gateway:
+            aggregated.gateway = gateway
+            work = group.create_task(_work(server, metrics), name="controllers")
+            await stopped.wait()
+            work.cancel()
+
+
+def _config(
+    instance: Instance,
+    authority: str,
+    world: ServerWorld,
+    aggregated: GatewayRoutes,
+    agents: Agents,
+    evictions: Evictions,
+    metrics: ControllerMetrics,
+) -> ServerConfig:
+    return ServerConfig(
         database=instance.database,
         service_network=IPv4Network(instance.service_network),
         crds=[*crds(), attachments.definition()],
@@ -78,19 +103,6 @@ async def _serve(
         pages=Pages,
         evict=evictions.ask,
     )
-    async with agents, ApiServer(config) as server, asyncio.TaskGroup() as group:
-        world.server = server
-        evictions.client = Client(server.inprocess(identities.CONTROLLER))
-        await bootstrap.install(Client(server.inprocess(bootstrap.IDENTITY)), packages)
-        await server.serve(listener, context)
-        with contextlib.suppress(OSError):  # nobody waits after a restart
-            os.write(ready, b"+")
-        os.close(ready)
-        async with Gateway(Client(server.inprocess(identities.GATEWAY)), agents) as gateway:
-            aggregated.gateway = gateway
-            work = group.create_task(_work(server, metrics), name="controllers")
-            await stopped.wait()
-            work.cancel()
 
 
 async def _work(server: ApiServer, metrics: ControllerMetrics) -> None:

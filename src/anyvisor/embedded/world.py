@@ -28,6 +28,8 @@ _STORES = {
     "VirtualMachineInstancetype": "instancetype.kubevirt.io/virtualmachineinstancetypes",
     "VirtualMachinePreference": "instancetype.kubevirt.io/virtualmachinepreferences",
 }
+_SHARED = frozenset({"HypervisorClass", "HypervisorDriver", "HypervisorNode"})
+"""Kinds of few objects that every machine is judged by: decoded once for each version."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "s390x": "s390x"}
 
 
@@ -37,6 +39,7 @@ class ServerWorld:
     def __init__(self) -> None:
         self.server: ApiServer | None = None
         self._config: tuple[int, ClusterConfig] | None = None
+        self._shared: dict[str, tuple[list[int], Sequence[Obj]]] = {}
 
     def get(self, kind: str, namespace: str, name: str) -> Obj | None:
         """One object, or None; kinds that are not known here have none."""
@@ -46,10 +49,17 @@ class ServerWorld:
         return entry.object() if entry is not None else None
 
     def list(self, kind: str, namespace: str = "") -> Sequence[Obj]:
-        """All objects of a kind, of one namespace unless that is empty."""
+        """All objects of a kind, of one namespace unless that is empty. They are not the caller's to change."""
         if self.server is None or kind not in _STORES:
             return ()
-        return [entry.object() for entry in self.server.stored(_STORES[kind]).range(namespace or None)]
+        entries = list(self.server.stored(_STORES[kind]).range(namespace or None))
+        if kind not in _SHARED:
+            return [entry.object() for entry in entries]
+        versions = [entry.rv for entry in entries]
+        known = self._shared.get(kind)
+        if known is None or known[0] != versions:
+            known = self._shared[kind] = versions, [entry.object() for entry in entries]
+        return known[1]
 
     def config(self) -> ClusterConfig:
         """The effective configuration, kept until a KubeVirt object changes."""

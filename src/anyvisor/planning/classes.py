@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from anyvisor.api.meta import object_at, text_at
 from anyvisor.planning.facts import NodeFacts
@@ -42,12 +45,18 @@ def installed(driver: Mapping[str, Any]) -> Driver:
         ClassError: its manifest cannot be used.
     """
     name = text_at(driver, "metadata", "name")
-    raw = object_at(driver, "spec", "manifest")
     try:
-        manifest: Manifest = parse(raw, registry())
-    except ManifestError as error:
+        return _parsed(msgspec.json.encode(object_at(driver, "spec", "manifest")))
+    except (ManifestError, TypeError) as error:
         raise ClassError("DriverNotUsable", f"the manifest of driver {name} cannot be used: {error}") from error
-    return Driver(manifest, digest(raw))
+
+
+@lru_cache(maxsize=64)
+def _parsed(raw: bytes) -> Driver:
+    """A manifest costs milliseconds to check, and every machine asks for it."""
+    decoded = msgspec.json.decode(raw)
+    manifest: Manifest = parse(decoded, registry())
+    return Driver(manifest, digest(decoded))
 
 
 def candidates(

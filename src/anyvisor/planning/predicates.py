@@ -21,7 +21,7 @@ place does not hold. A value expression gives what is wanted:
 raises on any spec: text that is no quantity is simply no number.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -67,45 +67,50 @@ def places(spec: Spec, path: str) -> Places:
 def finder(path: str) -> Callable[[Spec], Places]:
     """`places` for one path, prepared: most paths have no `[*]` and most specs end early on them."""
     parts = steps(path)
-    if any(each for _, each in parts):
-        return lambda spec: _branching(spec, parts)
-    names = tuple(name for name, _ in parts)
+    first = next((index for index, (_, each) in enumerate(parts) if each), None)
+    names = tuple(name for name, _ in parts[: len(parts) if first is None else first + 1])
+    if first is None:
+        return lambda spec: _NOWHERE if (value := _below(spec, names)) is None else [(path, value)]
+    head, rest = ".".join(names), parts[first + 1 :]
 
-    def straight(spec: Spec) -> Places:
-        value: Json = spec
-        for name in names:
-            if not is_map(value):
-                return _NOWHERE
-            value = value.get(name)
-            if value is None:
-                return _NOWHERE
-        return [(path, value)]
+    def branching(spec: Spec) -> Places:
+        value = _below(spec, names)
+        return _NOWHERE if value is None else list(_each(head, value, rest))
 
-    return straight
+    return branching
 
 
 _NOWHERE: Final[Places] = []
 
 
-def _branching(spec: Spec, parts: tuple[tuple[str, bool], ...]) -> Places:
-    found: Places = [("", spec)]
-    for name, each in parts:
-        following: Places = []
-        for at, value in found:
-            inner = value.get(name) if is_map(value) else None
-            if inner is None:
-                continue
-            here = f"{at}.{name}" if at else name
-            if not each:
-                following.append((here, inner))
-            elif is_map(inner):
-                following.extend((f"{here}.{key}", item) for key, item in inner.items() if item is not None)
-            elif is_list(inner):
-                following.extend((f"{here}[{i}]", item) for i, item in enumerate(inner) if item is not None)
-        if not following:
-            return _NOWHERE
-        found = following
-    return found
+def _below(value: Json, names: tuple[str, ...]) -> Json:
+    """What stands below a value; None when there is nothing."""
+    for name in names:
+        if value.__class__ is not dict:
+            return None
+        value = value.get(name)
+    return value
+
+
+def _each(at: str, value: Json, parts: tuple[tuple[str, bool], ...]) -> Iterator[tuple[str, Json]]:
+    """The places of a path in each element of `value`. Their names are made only for what is found."""
+    first = next((index for index, (_, each) in enumerate(parts) if each), None)
+    names = tuple(name for name, _ in parts[: len(parts) if first is None else first + 1])
+    tail = "".join(f".{name}" for name in names)
+    if is_map(value):
+        inner = ((f".{key}", item) for key, item in value.items())
+    elif is_list(value):
+        inner = ((f"[{index}]", item) for index, item in enumerate(value))
+    else:
+        return
+    for key, item in inner:
+        found = _below(item, names)
+        if found is None:
+            continue
+        if first is None:
+            yield f"{at}{key}{tail}", found
+        else:
+            yield from _each(f"{at}{key}{tail}", found, parts[first + 1 :])
 
 
 def number(value: Json) -> int | None:

@@ -1,6 +1,8 @@
 """The store and the state above it: order, durability, history, compaction, failure."""
 
 import asyncio
+import contextlib
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -251,3 +253,69 @@ async def test_a_slow_watcher_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
         assert await watcher.wait(loop.time() + 1) == []
         assert not other.cut_off
         assert await other.wait(loop.time()) == []
+
+
+class Killed:
+    """A state that ends as by kill -9: nothing is closed, the write-ahead log stays."""
+
+    def __init__(self, path: Path, copy: Path) -> None:
+        self._path = path
+        self._copy = copy
+
+    async def write(self, names: str) -> None:
+        async with Opened(self._path) as state:
+            for name in names:
+                await put(state, thing(name))
+            for suffix in ("", "-wal"):
+                shutil.copyfile(f"{self._path}{suffix}", f"{self._copy}{suffix}")
+
+
+async def names_in(path: Path) -> tuple[list[str], str]:
+    opened = Opened(path)
+    async with opened as state:
+        return [key[1] for key in state.collection("things").order], opened.store.note
+
+
+@pytest.mark.parametrize("at", [-4100, -100, 24, 3])
+async def test_a_damaged_end_of_the_log_is_told_and_what_is_before_is_there(tmp_path: Path, at: int):
+    path = tmp_path / "s.db"
+    await Killed(tmp_path / "first.db", path).write("abc")
+    assert await names_in(path) == (["a", "b", "c"], "")
+    path.with_name("s.db").unlink()
+    await Killed(tmp_path / "second.db", path).write("abc")
+    wal = path.with_name("s.db-wal")
+    content = bytearray(wal.read_bytes())
+    content[at] ^= 0xFF
+    wal.write_bytes(content)
+    found, note = await names_in(path)
+    assert found == (["a", "b"] if at < 0 else []), "all that was written before"
+    assert "cannot be read" in note
+    assert path.with_name("s.db-wal.unreadable").read_bytes() == bytes(content)
+    assert await names_in(path) == (found, ""), "told once"
+
+
+async def test_a_page_that_changed_on_the_disk_is_told(tmp_path: Path):
+    path = tmp_path / "s.db"
+    async with Opened(path) as state:
+        for name in "abc":
+            await put(state, {**thing(name), "mark": "spotless"})
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"spotless", b"spotlesS", 1))
+    opened = Opened(path)
+    opened.store.open()
+    with pytest.raises(StoreError, match=r"damaged: things n/[abc], version \d+ is not what was written; restore"):
+        opened.state.load()
+    opened.store.close()
+
+
+async def test_a_database_of_the_first_format_is_read_and_brought_up_to_date(tmp_path: Path):
+    path = tmp_path / "s.db"
+    async with Opened(path) as state:
+        await put(state, thing("a"))
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE log DROP COLUMN sum")
+        db.execute("UPDATE meta SET value='1' WHERE key='format'")
+        db.commit()
+    async with Opened(path) as state:
+        await put(state, thing("b"))
+    assert await names_in(path) == (["a", "b"], "")

@@ -1,10 +1,11 @@
 """The built-in kinds, as rows of one table."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from anyvisor.embedded.apiserver import events
-from anyvisor.embedded.apiserver.builtin_types import kind_node, table_name, type_check
+from anyvisor.embedded.apiserver.builtin_types import has_types, kind_node, table_name
 from anyvisor.embedded.apiserver.columns import COLUMNS
 from anyvisor.embedded.apiserver.resource import ALL_VERBS, Resource, Strategy
 from anyvisor.embedded.apiserver.strategies import STRATEGIES
@@ -131,7 +132,7 @@ def reviews() -> list[Resource]:
             list_kind=f"{kind}List",
             verbs=("create",),
             stored_version=f"{group}/{version}",
-            schema=kind_node(table_name(group, version, kind)),
+            schema_of=partial(kind_node, table_name(group, version, kind)),
         )
         for group, version, kind, plural, namespaced in CREATE_ONLY
     ]
@@ -156,8 +157,8 @@ def _resource(group: str, version: str, kind: str, plural: str, namespaced: bool
         verbs=ALL_VERBS,
         store="events" if is_new_event else (f"{group}/{plural}" if group else plural),
         stored_version="v1" if is_new_event else api_version,
-        schema=kind_node(table_name(group, version, kind)),
-        has_types=type_check(table_name(group, version, kind)),
+        schema_of=partial(kind_node, table_name(group, version, kind)),
+        has_types=partial(has_types, table_name(group, version, kind)),
         columns=COLUMNS.get(plural, COLUMNS[""]),
         has_status="status" in words,
         actions=_ACTIONS.get(plural, ()),

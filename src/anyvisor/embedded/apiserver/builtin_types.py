@@ -50,18 +50,17 @@ def object_meta() -> Node:
     return _resolve(REF + openapi_name("meta.v1.ObjectMeta"))
 
 
-@cache
-def metadata_check() -> Callable[[Any], bool]:
-    """Return a fast test whether a value has the types of `metadata`."""
-    return _fast_types("meta.v1.ObjectMeta", kind=False)
+def is_metadata(value: Any) -> bool:
+    """Say, fast, whether a value has the types of `metadata`."""
+    return _fast_types("meta.v1.ObjectMeta", kind=False)(value)
+
+
+def has_types(name: str, value: Any) -> bool:
+    """Say, fast, whether an object has the types of a built-in kind."""
+    return _fast_types(name, kind=True)(value)
 
 
 @cache
-def type_check(name: str) -> Callable[[Any], bool]:
-    """Return a fast test whether an object has the types of a built-in kind."""
-    return _fast_types(name, kind=True)
-
-
 def _fast_types(name: str, *, kind: bool) -> Callable[[Any], bool]:
     definitions: Json = {}
     for message in closure(name):

@@ -8,7 +8,6 @@ import copy
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import jsonschema_rs
@@ -27,15 +26,43 @@ MAX_KEPT = 256
 PATH = "schema.openAPIV3Schema"
 
 
-@dataclass(frozen=True, slots=True)
 class Compiled:
-    """What is made from one schema; `node` and `check` are of no use while there are mistakes."""
+    """What is made from one schema, each part when it is first asked for.
 
-    mistakes: tuple[Cause, ...]
-    node: Node
-    check: Callable[[Any], bool]
-    public: Json
-    """The schema as OpenAPI shows it."""
+    A schema is kept as its bytes: a definition is there all the time, but few kinds are ever written, and the trees
+    and the validator of a large one take megabytes.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._mistakes: tuple[Cause, ...] | None = None
+        self._node: Node | None = None
+        self._check: Callable[[Any], bool] | None = None
+
+    def _schema(self) -> Json:
+        return msgspec.json.decode(self._raw)
+
+    def mistakes(self) -> tuple[Cause, ...]:
+        """Return why the schema cannot be served; `node` and `check` are of no use while there are any."""
+        if self._mistakes is None:
+            self._mistakes = _mistakes(self._schema())
+        return self._mistakes
+
+    def node(self) -> Node:
+        """Return the schema as the walkers want it."""
+        if self._node is None:
+            self._node = _node(self._schema())
+        return self._node
+
+    def check(self, obj: Any) -> bool:
+        """Say, fast, whether an object obeys the schema (list types and formats apart)."""
+        if self._check is None:
+            self._check = fast_check(self._schema())
+        return self._check(obj)
+
+    def public(self) -> Json:
+        """Return the schema as OpenAPI shows it."""
+        return _public_schema(self._schema())
 
 
 _kept: OrderedDict[bytes, Compiled] = OrderedDict()
@@ -43,10 +70,11 @@ _kept: OrderedDict[bytes, Compiled] = OrderedDict()
 
 def compiled(schema: Json) -> Compiled:
     """Return what is made from a schema; the same schema gives the same result."""
-    digest = hashlib.sha256(msgspec.json.encode(schema)).digest()
+    raw = msgspec.json.encode(schema)
+    digest = hashlib.sha256(raw).digest()
     found = _kept.get(digest)
     if found is None:
-        found = _kept[digest] = _compile(schema)
+        found = _kept[digest] = Compiled(raw)
         if len(_kept) > MAX_KEPT:
             _kept.popitem(last=False)
     else:
@@ -54,21 +82,22 @@ def compiled(schema: Json) -> Compiled:
     return found
 
 
-def _compile(schema: Json) -> Compiled:
+def _mistakes(schema: Json) -> tuple[Cause, ...]:
     mistakes = [*_structural(schema, PATH, root=True), *check_rules(schema, PATH)]
-    check: Callable[[Any], bool] = bool
     if not mistakes:
         try:
-            check = fast_check(schema)
+            fast_check(schema)
         except (jsonschema_rs.ValidationError, ValueError) as error:
             mistakes.append(invalid_value(PATH, "", str(error).splitlines()[0]))
-    node = Node()
-    if not mistakes:
-        node = compile_schema(schema)
-        node.props["apiVersion"] = Node(type="string")
-        node.props["kind"] = Node(type="string")
-        node.props["metadata"] = object_meta()
-    return Compiled(tuple(mistakes), node, check, _public_schema(schema))
+    return tuple(mistakes)
+
+
+def _node(schema: Json) -> Node:
+    node = compile_schema(schema)
+    node.props["apiVersion"] = Node(type="string")
+    node.props["kind"] = Node(type="string")
+    node.props["metadata"] = object_meta()
+    return node
 
 
 def _public_schema(schema: Json) -> Json:

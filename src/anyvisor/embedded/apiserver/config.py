@@ -106,5 +106,8 @@ class ServerConfig:
     """Gets one metadata-level audit event for each request, when given."""
     max_requests_per_user: int = 1024
     """Requests, watches apart, that one user may have in progress."""
+    max_running: int = 32
+    """Requests, watches apart, that are carried out at once; more wait, and users take turns."""
     max_watches: int = 10_000
+    """Of all users; one may have half of them."""
     request_seconds: float = 60.0

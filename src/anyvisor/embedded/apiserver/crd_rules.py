@@ -83,7 +83,7 @@ def _check_version(version: Json, path: str) -> list[Cause]:
     schema = lookup(version, ("schema", "openAPIV3Schema"))
     if not isinstance(schema, dict):
         return [required(f"{path}.schema.openAPIV3Schema", "schemas are required")]
-    mistakes = compiled(cast("Json", schema)).mistakes
+    mistakes = compiled(cast("Json", schema)).mistakes()
     causes = [Cause(f"{path}.{cause.field}", cause.reason, cause.message) for cause in mistakes]
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         try:

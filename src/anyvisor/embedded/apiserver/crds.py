@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyvisor.api.meta import object_at
-from anyvisor.embedded.apiserver.builtin_types import metadata_check
+from anyvisor.embedded.apiserver.builtin_types import is_metadata
 from anyvisor.embedded.apiserver.callout import Callout
 from anyvisor.embedded.apiserver.columns import AGE, NAME
 from anyvisor.embedded.apiserver.compiled import compiled
@@ -45,7 +45,7 @@ def _resource(spec: Json, version: Json, storage: str, converter: Converter | No
         categories=tuple(names.get("categories") or ()),
         store=f"{group}/{names['plural']}",
         stored_version=f"{group}/{storage}",
-        schema=made.node,
+        schema_of=made.node,
         openapi=made.public,
         columns=_columns(version.get("additionalPrinterColumns")),
         has_status="status" in subresources,
@@ -57,7 +57,7 @@ def _resource(spec: Json, version: Json, storage: str, converter: Converter | No
         },
         custom=True,
         check=made.check,
-        has_types=metadata_check(),
+        has_types=is_metadata,
         warning=_deprecation(version, spec),
         converter=converter,
     )

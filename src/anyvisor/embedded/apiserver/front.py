@@ -1,7 +1,7 @@
 """What stands before the handler for every request: limits, deadline, metrics and audit.
 
-Limits are per user, so that one who misbehaves gets 429 while the others go on. Watches are counted apart, since
-they last.
+Limits are per user: one who has too much in progress gets 429, and what everybody has in progress is carried out in
+turns (`fair`), so that one who misbehaves only makes itself wait. Watches are counted apart, since they last.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any
 import prometheus_client as prometheus
 
 from anyvisor.embedded.apiserver.config import Exporter, ServerConfig
+from anyvisor.embedded.apiserver.fair import FairQueue
 from anyvisor.embedded.apiserver.handler import verb_of
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, ApiResponse
 from anyvisor.embedded.apiserver.objectmeta import new_uid
@@ -29,6 +30,8 @@ VERBS = frozenset(
     {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "post", "put", "head"}
 )
 """What may be a label: names that a client makes up must not fill the memory of the metrics."""
+COMPONENTS = "system:anyvisor:"
+"""Users of ours: they wait for no turn, since requests of others wait for theirs (aggregated ones, for example)."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30, 60)
 
 
@@ -69,6 +72,7 @@ class Front:
         self._metrics = metrics
         self._running: Counter[str] = Counter()
         self._watches: Counter[str] = Counter()
+        self._turns = FairQueue(config.max_running, max(1, config.max_running // 2))
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
         """Answer a request within the limits."""
@@ -97,7 +101,7 @@ class Front:
         self._metrics.in_flight.inc()
         try:
             async with asyncio.timeout(self._config.request_seconds):
-                return await self._handle(request)
+                return await self._in_turn(request, user)
         except TimeoutError:
             error = StatusError(
                 504,
@@ -112,9 +116,18 @@ class Front:
             if not self._running[user]:
                 del self._running[user]
 
+    async def _in_turn(self, request: ApiRequest, user: str) -> ApiResponse:
+        if request.identity is ANONYMOUS or user.startswith(COMPONENTS):
+            return await self._handle(request)
+        async with self._turns.seat(user):
+            return await self._handle(request)
+
     async def _watch(self, request: ApiRequest, user: str) -> ApiResponse:
-        if self._watches.total() >= self._config.max_watches:
-            return self._refuse(f"the server has {self._config.max_watches} open watches; try again later")
+        most = self._config.max_watches
+        if self._watches.total() >= most:
+            return self._refuse(f"the server has {most} open watches; try again later")
+        if self._watches[user] >= max(1, most // 2):
+            return self._refuse(f"user {user!r} has {self._watches[user]} open watches; end some of them")
         response = await self._handle(request)
         if response.stream is not None:
             response.stream = _Counted(response.stream, self, user)

@@ -77,6 +77,8 @@ class Handler:
         self._documents = Documents()
         self._v2: dict[bool, tuple[int, bytes]] = {}
         self.ready = False
+        self.note = ""
+        """What whoever runs the server should know; `/readyz?verbose` shows it."""
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
         """Answer a request; never raises but for cancellation."""
@@ -198,7 +200,8 @@ class Handler:
         text = "ok" if ok else "not ready"
         if "verbose" in query:
             mark = "[+]" if ok else "[-]"
-            text = f"{mark}store {text}\n{path.strip('/')} check {'passed' if ok else 'failed'}\n"
+            note = f"[!]store {self.note}\n" if self.note else ""
+            text = f"{mark}store {text}\n{note}{path.strip('/')} check {'passed' if ok else 'failed'}\n"
         return ApiResponse(200 if ok else 500, {"content-type": "text/plain; charset=utf-8"}, text.encode())
 
     def _document(self, request: ApiRequest, path: str, query: Mapping[str, str]) -> ApiResponse:

@@ -23,7 +23,17 @@ GZIP_BYTES = 128 << 10
 HEADER_BYTES = 32 << 10
 KEEPALIVE_SECONDS = 120.0
 HEADER_SECONDS = 30.0
+WRITE_SECONDS = 60.0
+"""How long a client may take none of what is sent to it."""
+WRITE_BYTES = 256 << 10
 MAX_GROUPS = 64
+_SOCKET_OPTIONS = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""A peer that is gone without a word is noticed within a minute, also where nothing is sent (idle watches)."""
 
 Handle = Callable[[ApiRequest], Awaitable[ApiResponse]]
 Upgrade = Callable[[web.Request, Identity], Awaitable[web.StreamResponse | None]]
@@ -99,6 +109,9 @@ class Shell:
     async def listen(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Serve on a bound socket."""
         assert self._runner is not None
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            for option in _SOCKET_OPTIONS:
+                sock.setsockopt(*option)  # accepted connections inherit them
         site = web.SockSite(self._runner, sock, ssl_context=tls, backlog=1024)
         await site.start()
         self._sites.append(site)
@@ -130,12 +143,12 @@ class Shell:
             if answer is not None:
                 return answer
         try:
-            body = await self._body(request)
+            body = b"" if identity is ANONYMOUS else await self._body(request)
         except StatusError as error:
             return await _plain(error_response(error), request)
         response = await self._handle(ApiRequest(_request(request, body), identity))
         if response.stream is None:
-            return await _plain(response, request)
+            return await _send(await _plain(response, request), request)
         return await self._stream(request, response)
 
     async def _body(self, request: web.BaseRequest) -> bytes:
@@ -165,16 +178,50 @@ class Shell:
         try:
             await answer.prepare(request)
             async for chunk in response.stream:
-                await answer.write(chunk)
+                await _write(answer, chunk)
             await answer.write_eof()
         except (ConnectionResetError, ConnectionAbortedError):
             pass
+        except TimeoutError:
+            _cut(request)
         finally:
             close = getattr(response.stream, "aclose", None)
             if close is not None:
                 with suppress(RuntimeError):
                     await close()
         return answer
+
+
+async def _send(answer: web.Response, request: web.BaseRequest) -> web.StreamResponse:
+    """Send a whole answer; large ones in parts, so that a client which reads nothing is noticed."""
+    body = answer.body
+    if not isinstance(body, bytes) or len(body) <= WRITE_BYTES:
+        return answer
+    stream = web.StreamResponse(status=answer.status, headers=answer.headers)
+    stream.content_length = len(body)
+    try:
+        await stream.prepare(request)
+        if request.method != "HEAD":
+            view = memoryview(body)
+            for start in range(0, len(body), WRITE_BYTES):
+                await _write(stream, view[start : start + WRITE_BYTES])
+        await stream.write_eof()
+    except (ConnectionResetError, ConnectionAbortedError):
+        pass
+    except TimeoutError:
+        _cut(request)
+    return stream
+
+
+async def _write(answer: web.StreamResponse, chunk: bytes | memoryview) -> None:
+    async with asyncio.timeout(WRITE_SECONDS):
+        await answer.write(chunk)
+
+
+def _cut(request: web.BaseRequest) -> None:
+    """End a connection whose client does not read: what waits for it would stay in memory."""
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def lower_headers(request: web.BaseRequest) -> dict[str, str]:

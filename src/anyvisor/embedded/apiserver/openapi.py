@@ -67,7 +67,7 @@ def document(resources: Sequence[Resource], group: str, version: str) -> Json | 
     for resource in served:
         name = definition_name(resource)
         if resource.custom:
-            schema = dict(resource.openapi)
+            schema = dict(resource.openapi())
             schema["properties"] = {
                 **schema.get("properties", {}),
                 "metadata": {"allOf": [{"$ref": REF + openapi_name("meta.v1.ObjectMeta")}]},

@@ -44,6 +44,10 @@ class Scale:
     selector: tuple[str, ...] = ()
 
 
+def _anything() -> Node:
+    return ANYTHING
+
+
 def _no_defaults(_obj: Json) -> None:
     return
 
@@ -95,8 +99,10 @@ class Resource:
     """Name of the collection that holds the objects; several versions, or groups, may share one."""
     stored_version: str = ""
     """The apiVersion that stored objects carry."""
-    schema: Node = field(default_factory=lambda: ANYTHING)
-    openapi: Json = field(default_factory=dict[str, Any])
+    schema_of: Callable[[], Node] = _anything
+    """Gives the compiled schema, which is made when it is first needed: most kinds of a server are never written."""
+    openapi: Callable[[], Json] = dict[str, Any]
+    """Gives the schema as OpenAPI shows it."""
     columns: tuple[Column, ...] = ()
     has_status: bool = False
     scale: Scale | None = None
@@ -121,6 +127,11 @@ class Resource:
     """Converts between the versions of a custom kind; None rewrites the version only."""
     warning: str = ""
     """Sent with each answer of a deprecated version."""
+
+    @property
+    def schema(self) -> Node:
+        """The compiled schema."""
+        return self.schema_of()
 
     @property
     def api_version(self) -> str:

@@ -7,6 +7,7 @@ import hmac
 import socket
 import ssl
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -63,7 +64,8 @@ class ApiServer:
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        self._config = config
+        self._config = replace(config, crds=())
+        self._crds = config.crds
         self._tasks: asyncio.TaskGroup | None = None
         self._running: list[asyncio.Task[None]] = []
 
@@ -85,6 +87,7 @@ class ApiServer:
         await self._shell.start()
         await self._install()
         self._handler.ready = True
+        self._handler.note = store.note
         return self
 
     def _assemble(self, store: Store, key: bytes) -> None:
@@ -218,7 +221,8 @@ class ApiServer:
     async def _install(self) -> None:
         await self._ensure(bootstrap.namespaces())
         await self._ensure([*bootstrap.default_roles(), *component_roles()])
-        await self.install_crds(self._config.crds)
+        await self.install_crds(self._crds)
+        self._crds = ()  # megabytes, and now stored
         await self._ensure(self._config.objects)
         await self._controllers.aggregate_roles()
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from anyvisor.embedded.apiserver.entries import NOTHING, Entry, Event, FieldReader, Key, encode, make_entry
 from anyvisor.embedded.apiserver.status import StatusError, expired, unavailable
-from anyvisor.embedded.apiserver.store import Compaction, Row, Store
+from anyvisor.embedded.apiserver.store import Compaction, Row, Store, StoreError
 from anyvisor.embedded.apiserver.watcher import Watcher
 
 log = logging.getLogger(__name__)
@@ -189,7 +191,13 @@ class State:
             self.collection(resource).floor = floor
         for row in self._store.rows():
             collection = self.collection(row.resource)
-            entry = make_entry(row, collection.read_fields)
+            try:
+                entry = make_entry(row, collection.read_fields)
+            except msgspec.DecodeError as error:
+                raise StoreError(
+                    f"the database is damaged: {row.resource} {row.namespace}/{row.name}, version {row.rv}: {error}; "
+                    "restore it from a backup"
+                ) from error
             previous = collection.entries.get(entry.key)
             self.visible = self._assigned = row.rv
             if row.rv > collection.floor:

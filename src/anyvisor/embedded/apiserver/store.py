@@ -12,22 +12,26 @@ import os
 import queue
 import sqlite3
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from anyvisor.embedded.apiserver.wal import keep_unreadable_end
 
 log = logging.getLogger(__name__)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (
     rv INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    deleted INTEGER NOT NULL, value BLOB NOT NULL
+    deleted INTEGER NOT NULL, value BLOB NOT NULL, sum INTEGER
 ) STRICT;
 CREATE TABLE IF NOT EXISTS floor (resource TEXT PRIMARY KEY, rv INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
-FORMAT = "1"
+FORMAT = "2"
+"""1 had no sums of the rows; it is brought to this form when it is opened."""
 MAX_BATCH = 512
 """Rows of one commit: bounds the latency of the last one."""
 CHECKPOINT_BYTES = 8 << 20
@@ -48,6 +52,11 @@ class Row:
     name: str
     deleted: bool
     value: bytes
+
+    @property
+    def sum(self) -> int:
+        """What tells a damaged row from a good one: SQLite has no sums of its own outside the write-ahead log."""
+        return zlib.crc32(self.value, self.rv & 0xFFFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,7 @@ def check(path: Path) -> None:
         with contextlib.closing(connect(path)) as db:
             db.executescript(SCHEMA)
             db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
-            found = db.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0]
+            found = _upgraded(db)
             damage = db.execute("PRAGMA quick_check(1)").fetchone()[0] if unclean else "ok"
     except (OSError, sqlite3.Error) as error:
         raise StoreError(
@@ -118,6 +127,18 @@ def check(path: Path) -> None:
         raise StoreError(f"the database {path} has format {found}; this version reads format {FORMAT}")
     if damage != "ok":
         raise StoreError(f"the database {path} is damaged: {damage}; restore it from a backup")
+
+
+def _upgraded(db: sqlite3.Connection) -> str:
+    """Bring format 1 to the present one; the format that the database has then."""
+    found: str = db.execute("SELECT value FROM meta WHERE key='format'").fetchone()[0]
+    if found != "1":
+        return found
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("ALTER TABLE log ADD COLUMN sum INTEGER")
+    db.execute("UPDATE meta SET value=? WHERE key='format'", (FORMAT,))
+    db.execute("COMMIT")
+    return FORMAT
 
 
 class Store:
@@ -133,6 +154,8 @@ class Store:
         self._on_commit: OnCommit = _ignore
         self._failed_epoch = -1
         self._lock: IO[bytes] | None = None
+        self.note = ""
+        """What was found wrong when it was opened, though it can be used; a sentence for whoever runs the server."""
 
     def open(self) -> None:
         """Create or check the file, and hold it against other processes.
@@ -144,13 +167,18 @@ class Store:
             self._lock = hold(self._path)
             if not self._path.exists():
                 self._path.touch(mode=0o600)
+            self.note = keep_unreadable_end(self._path)
             check(self._path)
-        except OSError as error:
+        except (OSError, sqlite3.Error) as error:
             self._release()
-            raise StoreError(f"cannot open the database {self._path}: {error}; check its folder") from error
+            raise StoreError(
+                f"cannot open the database {self._path}: {error}; check its folder, or restore it from a backup"
+            ) from error
         except StoreError:
             self._release()
             raise
+        if self.note:
+            log.error("%s", self.note)
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -161,10 +189,17 @@ class Store:
         """Read every row in order of its resourceVersion. Raises StoreError when one cannot be read."""
         with contextlib.closing(self._connect()) as db:
             try:
-                for rv, resource, namespace, name, deleted, value in db.execute(
-                    "SELECT rv, resource, namespace, name, deleted, value FROM log ORDER BY rv"
+                for rv, resource, namespace, name, deleted, value, total in db.execute(
+                    "SELECT rv, resource, namespace, name, deleted, value, sum FROM log ORDER BY rv"
                 ):
-                    yield Row(rv, resource, namespace, name, bool(deleted), value)
+                    row = Row(rv, resource, namespace, name, bool(deleted), value)
+                    if total is not None and total != row.sum:
+                        what = f"{resource} {namespace + '/' if namespace else ''}{name}, version {rv}"
+                        raise StoreError(
+                            f"the database {self._path} is damaged: {what} is not what was written; "
+                            "restore it from a backup"
+                        )
+                    yield row
             except sqlite3.Error as error:
                 raise StoreError(
                     f"the database {self._path} cannot be read: {error}; restore it from a backup"
@@ -250,9 +285,9 @@ class Store:
         try:
             db.execute("BEGIN IMMEDIATE")
             db.executemany(
-                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (w.row.rv, w.row.resource, w.row.namespace, w.row.name, int(w.row.deleted), w.row.value)
+                    (w.row.rv, w.row.resource, w.row.namespace, w.row.name, int(w.row.deleted), w.row.value, w.row.sum)
                     for w in writes
                 ],
             )
