@@ -11,22 +11,21 @@ import pytest
 
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.identity import ANONYMOUS, ApiRequest, Identity
-from anyvisor.embedded.apiserver.inprocess import InProcessResponse, InProcessTransport
+from anyvisor.embedded.apiserver.inprocess import InProcessTransport
 from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.kube.client import Client, PatchType
 from anyvisor.kube.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound
 from anyvisor.kube.informer import Informer
 from anyvisor.kube.resources import CONFIG_MAPS, NODES, PODS, SECRETS, Resource
 from anyvisor.kube.transport import Request
+from tests.contract.apiserver.inside import ADMIN, CMS, call, watch
 
 Json = dict[str, Any]
-ADMIN = Identity("admin", ("system:masters",))
 MACHINES = Resource("test.anyvisor.io", "v1", "machines", namespaced=True, kind="Machine")
 CRDS: list[Json] = json.loads(Path(__file__).with_name("crds.json").read_text())
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False, kind="CustomResourceDefinition"
 )
-CMS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture
@@ -45,43 +44,8 @@ def client(transport: InProcessTransport) -> Client:
     return Client(transport)
 
 
-async def call(transport: InProcessTransport, method: str, path: str, body: Any = None, **headers: str) -> Any:
-    """Send a request and return (status, decoded body)."""
-    path, _, query = path.partition("?")
-    raw = json.dumps(body).encode() if body is not None else b""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    response = await transport.send(Request(method, path, query, {"content-type": "application/json", **named}, raw))
-    return response.status, json.loads(await response.read())
-
-
 def config_map(name: str, **data: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": data}, "data": data}
-
-
-class Stream:
-    """A watch, read event by event."""
-
-    def __init__(self, response: InProcessResponse) -> None:
-        self._response = response
-        self._chunks = aiter(response)
-        self._lines: list[bytes] = []
-
-    async def next(self) -> tuple[str, Json]:
-        while not self._lines:
-            async with asyncio.timeout(5):
-                chunk = await anext(self._chunks)
-            self._lines.extend(chunk.splitlines())
-        event: Json = json.loads(self._lines.pop(0))
-        return event["type"], event["object"]
-
-    async def close(self) -> None:
-        await self._response.close()
-
-
-async def watch(transport: InProcessTransport, query: str, path: str = CMS, accept: str = "") -> Stream:
-    response = await transport.send(Request("GET", path, f"watch=true&{query}", {"accept": accept}))
-    assert response.status == 200, await response.read()
-    return Stream(response)
 
 
 async def test_our_own_client_and_informer(client: Client):

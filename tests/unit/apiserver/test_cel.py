@@ -140,6 +140,30 @@ def test_the_budget_ends_a_long_evaluation():
         rule.evaluate({"self": list(range(200))})
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("self.find('(a+)+b')", "repeats what itself repeats"),
+        ("self.findAll('(a|a)*b')", "repeats what itself repeats or has alternatives"),
+        ("self.find('((a{1,9}){1,9})+$')", "repeats what itself"),
+        ("self.matches('(?=a)b')", "cannot be compiled"),
+        ("(self + self).find('a')", "more than 4096 characters"),
+    ],
+)
+def test_no_pattern_takes_for_ever(text: str, message: str):
+    with pytest.raises(CelError, match=message):
+        compile_rule(text, frozenset({"self"})).evaluate({"self": "a" * 4000 + "!"})
+
+
+def test_patterns_that_are_linear_are_searched():
+    def found(text: str, value: str) -> object:
+        return compile_rule(text, frozenset({"self"})).evaluate({"self": value})
+
+    assert found("self.find('[a-z]+[0-9]{2}')", "--ab12cd") == "ab12"
+    assert found("self.findAll('a(b|c)')", "abxac") == ["ab", "ac"]
+    assert found("self.matches('^(a+)+$')", "a" * 100_000 + "!") is False
+
+
 @given(st.text(max_size=40))
 def test_no_text_breaks_the_parser(text: str):
     with contextlib.suppress(CelSyntaxError):

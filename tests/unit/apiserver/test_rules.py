@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from anyvisor.embedded.apiserver import rules
 from anyvisor.embedded.apiserver.rules import broken_rules, check_rules
 from anyvisor.embedded.apiserver.schema import UNSET, compile_schema
 
@@ -73,6 +74,16 @@ def test_transition_rules_need_an_old_value():
     new = {**GOOD, "name": "b", "once": "x", "items": [{"k": "a", "v": 1}], "path": "/x"}
     assert broken_rules(NODE, {"spec": new}) == []
     assert broken_rules(NODE, {"spec": new}, {"spec": GOOD}) == []
+
+
+def test_all_rules_of_an_object_share_one_budget(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rules, "MAX_OBJECT_STEPS", 500)
+    item = {"type": "string", "x-kubernetes-validations": [{"rule": "self.size() + self.size() >= 0"}]}
+    node = compile_schema({"type": "array", "items": item})
+    assert broken_rules(node, ["a"] * 10) == []
+    causes = broken_rules(node, ["a"] * 1000)
+    assert 0 < len(causes) <= rules.MAX_CAUSES
+    assert "too many steps" in causes[0].message
 
 
 def test_a_rule_that_cannot_be_compiled_refuses_the_schema():

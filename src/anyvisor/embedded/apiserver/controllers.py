@@ -161,6 +161,7 @@ class Controllers:
             for owner in entry.owners:
                 self._enqueue_owner(owner)
             self._namespace_shrank(entry.key[0])
+            self._definition_shrank(resource)
         else:
             self._examine(resource, entry)
 
@@ -331,14 +332,19 @@ class Controllers:
         resource = self._garbage.resource(store)
         left = list(self._state.collection(store).range(None))
         if left and resource is not None:
+            if crd_rules.mark_terminating(crd, now_text()) and definitions.latest(where[1]) is entry:
+                await self._state.put(definitions, crd, entry)
             for item in left:
                 if not item.deleting:
                     await self._delete_quietly(resource, item.key)
-            self._again_later(("crd", where))
-            return
+            return  # the end of each makes it due again
         definition = self._registry.find(crd_rules.GROUP, "v1", crd_rules.PLURAL)
         assert definition is not None
         await self._garbage.remove_finalizer(definition, entry.key, crd_rules.CLEANUP_FINALIZER)
 
-    def _again_later(self, item: tuple[str, Where]) -> None:
-        asyncio.get_running_loop().call_later(0.05, self._again, [item])
+    def _definition_shrank(self, store: str) -> None:
+        group, _, plural = store.rpartition("/")
+        key = ("", f"{plural}.{group}")
+        entry = self._state.collection(crd_rules.STORE).entries.get(key)
+        if entry is not None and entry.deleting:
+            self._enqueue("crd", (crd_rules.STORE, key))

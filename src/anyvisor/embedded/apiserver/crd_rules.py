@@ -127,14 +127,28 @@ def status_of(crd: Json, clashes: Sequence[Cause], now: str) -> Json:
     else:
         accepted = ("True", "NoConflicts", "no conflicts found")
         established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
+    kept = [item for item in objects_at(before, "conditions") if item.get("type") == "Terminating"]
     return {
         "acceptedNames": spec["names"] if not clashes else {"plural": "", "kind": ""},
         "storedVersions": versions,
         "conditions": [
             _condition(before, "NamesAccepted", accepted, now),
             _condition(before, "Established", established, now),
+            *kept,
         ],
     }
+
+
+def mark_terminating(crd: Json, now: str) -> bool:
+    """Say in the status, in place, that the objects of a CRD are being deleted; returns whether that is new."""
+    verdict = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+    status: Json = crd.setdefault("status", {})
+    conditions: list[Json] = status.setdefault("conditions", [])
+    condition = _condition(status, "Terminating", verdict, now)
+    if condition in conditions:
+        return False
+    status["conditions"] = [*(item for item in conditions if item.get("type") != "Terminating"), condition]
+    return True
 
 
 def is_established(crd: Json) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from anyvisor.api.meta import object_at
@@ -25,7 +26,12 @@ def resources(crd: Json, callout: Callout | None = None) -> list[Resource]:
     converter = None
     if callout is not None and lookup(spec, ("conversion", "strategy")) == "Webhook":
         converter = Converter(callout, spec["names"]["kind"], object_at(spec, "conversion", "webhook", "clientConfig"))
-    return [_resource(spec, version, storage, converter) for version in spec["versions"] if version.get("served")]
+    leaving = "deletionTimestamp" in crd["metadata"]
+    return [
+        replace(_resource(spec, version, storage, converter), terminating=leaving)
+        for version in spec["versions"]
+        if version.get("served")
+    ]
 
 
 def _resource(spec: Json, version: Json, storage: str, converter: Converter | None) -> Resource:

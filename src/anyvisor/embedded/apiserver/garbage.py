@@ -120,16 +120,26 @@ class GarbageCollector:
             if entry is None or resource is None:
                 continue
             owners: list[Json] = entry.object()["metadata"].get("ownerReferences") or []
+            leaving = {item["uid"] for item in owners if self._leaves(item, owner, where[1][0])}
+            if len(leaving) < len(owners):  # it has an owner that stays, so it stays, and blocks nobody
+                await self._writer.update(call_as(IDENTITY, resource, entry.key), _without_owners(leaving))
+                continue
             if any(item["uid"] == owner.uid and item.get("blockOwnerDeletion") for item in owners):
                 blocked = True
-            if not entry.deleting and all(self._leaves(item, owner, where[1][0]) for item in owners):
+            if not entry.deleting:
                 policy = "Foreground" if entry.uid in self.graph.dependents else "Background"
                 call = call_as(IDENTITY, resource, entry.key)
                 await self._writer.delete(call, DeleteOptions(propagation=policy, uid=entry.uid))
         return blocked
 
     def _leaves(self, reference: Json, owner: Entry, namespace: str) -> bool:
-        return reference["uid"] == owner.uid or self._is_gone(reference, namespace)
+        """Whether an owner goes: it is the one being deleted, is gone, or waits for its own dependents."""
+        if reference["uid"] == owner.uid or self._is_gone(reference, namespace):
+            return True
+        where = self.graph.objects.get(reference["uid"])
+        other = self._state.collection(where[0]).entries.get(where[1]) if where is not None else None
+        finalizers: list[str] = other.object()["metadata"].get("finalizers") or [] if other is not None else []
+        return other is not None and other.deleting and FOREGROUND in finalizers
 
     async def _release(self, where: Where, uid: str) -> None:
         resource = self.resource(where[0])

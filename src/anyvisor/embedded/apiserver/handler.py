@@ -31,6 +31,14 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+_POLICIES = frozenset(
+    {
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+    }
+)
 _METHOD_VERBS: Mapping[str, str] = {
     "POST": "create",
     "PUT": "update",
@@ -143,6 +151,8 @@ class Handler:
         if outside is not None:
             return await self._aggregator.forward(outside, request)
         resource = self._registry.find(target.group, target.version, target.resource)
+        if resource is None and target.group == "admissionregistration.k8s.io":
+            raise _policy_not_served(target)
         if resource is None or (resource.namespaced and not target.namespace and target.name):
             raise st.no_such_path()
         if not resource.namespaced and target.namespace:
@@ -170,6 +180,8 @@ class Handler:
             return await self._objects.serve(ask)
         if target.subresource:
             return await self._actions.serve(ask)
+        if ask.verb == "create" and resource.terminating:
+            raise st.method_not_allowed("create not allowed while custom resource definition is terminating")
         if ask.verb == "create" and target.name:
             raise st.method_not_allowed()
         if ask.verb in ("update", "patch") and not target.name:
@@ -300,6 +312,19 @@ class Handler:
         if headers.get("if-none-match") == f'"{digest}"':
             return ApiResponse(304, answer)
         return ApiResponse(200, answer, body)
+
+
+def _policy_not_served(target: Target) -> StatusError:
+    """A policy that is taken and not enforced would be worse than none."""
+    if target.resource not in _POLICIES:
+        return st.no_such_path()
+    return StatusError(
+        404,
+        "NotFound",
+        f"{target.resource}.{target.group} are not served by this API server, so no policy would be enforced; "
+        "use a ValidatingWebhookConfiguration or MutatingWebhookConfiguration",
+        {"group": target.group, "kind": target.resource},
+    )
 
 
 def attributes(verb: str, target: Target) -> Attributes:

@@ -125,6 +125,8 @@ class Resource:
     from_stored: Callable[[Json], Json] | None = None
     converter: Converter | None = None
     """Converts between the versions of a custom kind; None rewrites the version only."""
+    terminating: bool = False
+    """Its CustomResourceDefinition is being deleted: nothing new is created."""
     warning: str = ""
     """Sent with each answer of a deprecated version."""
 

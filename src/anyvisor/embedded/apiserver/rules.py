@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
-from anyvisor.embedded.apiserver.cel import CelError, CelSyntaxError, Program, compile_rule
+from anyvisor.embedded.apiserver.cel import Budget, CelError, CelSyntaxError, Program, compile_rule
 from anyvisor.embedded.apiserver.cel.values import Optional
 from anyvisor.embedded.apiserver.fieldset import item_key
 from anyvisor.embedded.apiserver.schema import UNSET, Node
@@ -14,6 +14,8 @@ from anyvisor.embedded.apiserver.values import as_object, as_objects
 Json = dict[str, Any]
 
 MAX_CAUSES = 20
+MAX_OBJECT_STEPS = 1_000_000
+"""Steps of all rules of one object together: some 200 ms, in which nobody else is served."""
 VARIABLES = frozenset({"self", "oldSelf"})
 
 
@@ -47,27 +49,27 @@ def broken_rules(node: Node, new: Any, old: Any = UNSET, path: str = "") -> list
     """Return the rules that an object breaks; `old` is UNSET where there is nothing to compare with."""
     causes: list[Cause] = []
     if node.ruled:
-        _walk(node, new, old, path, causes)
+        _walk(node, new, old, path, causes, Budget(MAX_OBJECT_STEPS))
     return causes
 
 
-def _walk(node: Node, new: Any, old: Any, path: str, causes: list[Cause]) -> None:
+def _walk(node: Node, new: Any, old: Any, path: str, causes: list[Cause], budget: Budget) -> None:
     if new is None:
         return
     for rule in as_objects(node.raw.get("x-kubernetes-validations")):
         if len(causes) < MAX_CAUSES:
-            _apply(rule, node, new, old, path, causes)
+            _apply(rule, node, new, old, path, causes, budget)
     if isinstance(new, dict):
         before = as_object(old)
         for name, item in cast("Json", new).items():
             child = node.props.get(name) or node.extra
             if child is not None and child.ruled:
-                _walk(child, item, before.get(name, UNSET), f"{path}.{name}" if path else name, causes)
+                _walk(child, item, before.get(name, UNSET), f"{path}.{name}" if path else name, causes, budget)
     elif isinstance(new, list) and node.items is not None and node.items.ruled:
         known = _items(node, old)
         for index, item in enumerate(cast("list[Any]", new)):
             element = item_key(node, item) if node.list_type == "map" else None
-            _walk(node.items, item, known.get(element or "", UNSET), f"{path}[{index}]", causes)
+            _walk(node.items, item, known.get(element or "", UNSET), f"{path}[{index}]", causes, budget)
 
 
 def _items(node: Node, old: Any) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def _items(node: Node, old: Any) -> dict[str, Any]:
     return {item_key(node, item) or "": item for item in cast("list[Any]", old)}
 
 
-def _apply(rule: Json, node: Node, new: Any, old: Any, path: str, causes: list[Cause]) -> None:
+def _apply(rule: Json, node: Node, new: Any, old: Any, path: str, causes: list[Cause], budget: Budget) -> None:
     text = str(rule.get("rule") or "")
     variables: Json = {"self": new}
     if rule.get("optionalOldSelf"):
@@ -87,9 +89,9 @@ def _apply(rule: Json, node: Node, new: Any, old: Any, path: str, causes: list[C
             return
         variables["oldSelf"] = old
     try:
-        if program(text).holds(variables):
+        if program(text).holds(variables, budget):
             return
-        message = _message(rule, variables)
+        message = _message(rule, variables, budget)
     except CelError as error:
         message = f"rule evaluation error: {error}: {text}"
     where = path + str(rule.get("fieldPath") or "")
@@ -100,11 +102,11 @@ def _apply(rule: Json, node: Node, new: Any, old: Any, path: str, causes: list[C
     causes.append(Cause(where.lstrip("."), reason, f"{prefix or f'Invalid value{shown}'}: {message}"))
 
 
-def _message(rule: Json, variables: Json) -> str:
+def _message(rule: Json, variables: Json, budget: Budget) -> str:
     expression = rule.get("messageExpression")
     if expression:
         try:
-            text = program(str(expression)).evaluate(variables)
+            text = program(str(expression)).evaluate(variables, budget)
             if isinstance(text, str) and text.strip():
                 return text
         except CelError:

@@ -4,6 +4,6 @@
 """
 
 from anyvisor.embedded.apiserver.cel.errors import CelError, CelSyntaxError
-from anyvisor.embedded.apiserver.cel.program import Program, compile_rule
+from anyvisor.embedded.apiserver.cel.program import Budget, Program, compile_rule
 
-__all__ = ["CelError", "CelSyntaxError", "Program", "compile_rule"]
+__all__ = ["Budget", "CelError", "CelSyntaxError", "Program", "compile_rule"]

@@ -18,6 +18,15 @@ TYPES = {
 MACROS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter", "transformList", "transformMap"})
 
 
+class Budget:
+    """What several evaluations may take together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class Scope:
     """The variables of one evaluation, and what is left of its budget."""
 
@@ -43,16 +52,22 @@ class Program:
         self.text = text
         self._step = step
 
-    def evaluate(self, variables: Mapping[str, Any], steps: int = MAX_STEPS) -> Any:
-        """Return the value. Raises CelError."""
+    def evaluate(self, variables: Mapping[str, Any], budget: Budget | None = None) -> Any:
+        """Return the value. Raises CelError, also when it takes more than its own or the common budget."""
+        steps = MAX_STEPS if budget is None else min(MAX_STEPS, budget.left)
+        scope = Scope(dict(variables), steps)
         try:
-            return self._step(Scope(dict(variables), steps))
+            scope.spend()
+            return self._step(scope)
         except (TypeError, AttributeError, ArithmeticError, ValueError, RecursionError) as error:
             raise CelError(f"no such overload: {error}") from error
+        finally:
+            if budget is not None:
+                budget.left -= steps - max(scope.left, 0)
 
-    def holds(self, variables: Mapping[str, Any]) -> bool:
+    def holds(self, variables: Mapping[str, Any], budget: Budget | None = None) -> bool:
         """Return the value, which must be a bool. Raises CelError."""
-        value = self.evaluate(variables)
+        value = self.evaluate(variables, budget)
         if not isinstance(value, bool):
             raise CelError(f"the expression gives {v.type_of(value)} instead of bool")
         return value

@@ -1,17 +1,21 @@
 """Functions on strings; those that search work on lists too.
 
-Regular expressions are tested by an engine of linear time, and searched by Python's.
+Regular expressions are tested by an engine of linear time. They are searched by Python's, which can take for ever
+on some: those are refused.
 """
 
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from re._parser import parse  # pyright: ignore[reportMissingImports, reportUnknownVariableType] -- has no stub
 from typing import Any
 
 import jsonschema_rs
 
 from anyvisor.embedded.apiserver.cel.errors import CelError
 from anyvisor.embedded.apiserver.cel.values import MAX_SIZE, Optional, as_items, as_text, equal
+
+MAX_SEARCHED = 4096
 
 
 def char_at(value: Any, at: int) -> str:
@@ -81,7 +85,8 @@ def change_ascii(value: Any, change: Callable[[str], str]) -> str:
 @lru_cache(maxsize=512)
 def _pattern(pattern: str) -> Callable[[Any], bool]:
     try:
-        return jsonschema_rs.validator_for({"pattern": pattern}).is_valid
+        linear = jsonschema_rs.RegexOptions()
+        return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=linear).is_valid
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise CelError(f"the regular expression {pattern!r} cannot be compiled") from error
 
@@ -90,18 +95,45 @@ def matches(value: Any, pattern: Any) -> bool:
     return _pattern(as_text(pattern))(as_text(value))
 
 
-def _compiled(pattern: Any) -> re.Pattern[str]:
+@lru_cache(maxsize=512)
+def _searcher(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(as_text(pattern))
+        if _may_explode(parse(pattern)):
+            raise CelError(f"the regular expression {pattern!r} repeats what itself repeats or has alternatives")
+        return re.compile(pattern)
     except re.error as error:
         raise CelError(f"the regular expression {pattern!r} cannot be compiled: {error}") from error
 
 
+def _may_explode(parsed: Any, *, repeated: bool = False) -> bool:
+    """Whether a search may take exponential time: choices within what may be repeated without limit."""
+    for operation, content in parsed:
+        name = str(operation)
+        if name in ("MAX_REPEAT", "MIN_REPEAT"):
+            most, inner = content[1], content[2]
+            if repeated or _may_explode(inner, repeated=most > 1):
+                return True
+        elif name == "BRANCH":
+            if repeated or any(_may_explode(branch) for branch in content[1]):
+                return True
+        elif name == "SUBPATTERN" and _may_explode(content[-1], repeated=repeated):
+            return True
+    return False
+
+
+def _compiled(pattern: Any, text: str) -> re.Pattern[str]:
+    if len(text) > MAX_SEARCHED:
+        raise CelError(f"a text of more than {MAX_SEARCHED} characters cannot be searched")
+    return _searcher(as_text(pattern))
+
+
 def find(value: Any, pattern: Any) -> str:
-    match = _compiled(pattern).search(as_text(value))
+    text = as_text(value)
+    match = _compiled(pattern, text).search(text)
     return match[0] if match else ""
 
 
 def find_all(value: Any, pattern: Any, limit: int = -1) -> list[Any]:
-    found = [match[0] for match in _compiled(pattern).finditer(as_text(value))]
+    text = as_text(value)
+    found = [match[0] for match in _compiled(pattern, text).finditer(text)]
     return found if limit < 0 else found[:limit]
