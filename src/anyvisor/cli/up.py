@@ -11,6 +11,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drivers", type=_names, metavar="A,B", help="hypervisor drivers to serve (default: those whose VMM is here)"
     )
+    parser.add_argument(
+        "--audit-log", choices=("on", "off"), help="record who does what in DATA_DIR/control/audit.log, from now on"
+    )
     parser.add_argument("--stay", action="store_true", help="stay in the foreground, also when it runs already")
     parser.add_argument("--detach", action="store_true", help="return when ready; `anyvisor down` stops it")
 
@@ -28,6 +31,8 @@ def _names(text: str) -> list[str]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Start the zygote in a session of its own, and wait until the API answers."""
+    from dataclasses import replace
+
     from anyvisor.embedded import supervisor
     from anyvisor.embedded.instance import InstanceError, create_instance, default_data_dir
     from anyvisor.hri.packages import DriverError, check_names, present
@@ -38,9 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
         check_names(drivers)
         if not drivers:
             raise DriverError("no hypervisor is installed: `anyvisor doctor` says how to get one")
+        if arguments.audit_log:
+            instance = replace(instance, audit=arguments.audit_log == "on")
         started = supervisor.start(instance, arguments.nodes, drivers)
     except (InstanceError, DriverError) as error:
         raise CommandError(str(error)) from error
+    if arguments.audit_log and not started:
+        raise CommandError("the instance runs already: stop it with `anyvisor down` to switch the audit log")
     ready = f"anyvisor {'is ready' if started else 'was running already'}: KUBECONFIG={instance.kubeconfig}"
     if arguments.detach or not (started or arguments.stay):
         print(ready)

@@ -22,6 +22,7 @@ from anyvisor.embedded.admission import LauncherPodsOnly, VirtualizationRules
 from anyvisor.embedded.aggregation import GatewayRoutes, NodeProxy, PodLogs
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
+from anyvisor.embedded.audit import AuditLog
 from anyvisor.embedded.eviction import Evictions
 from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.podnetwork import attachments
@@ -102,6 +103,7 @@ def _config(
         exporters=[metrics.text],
         pages=Pages,
         evict=evictions.ask,
+        audit=AuditLog(instance.audit_log).write if instance.audit else None,
     )
 
 

@@ -54,6 +54,8 @@ class Instance:
     api_port: int
     service_network: str = ""
     """Where Services get their cluster IPs from (IPv4 CIDR); chosen at the first start, and kept as they are."""
+    audit: bool = False
+    """Whether requests are recorded in the audit log; kept until it is switched again."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -74,6 +76,11 @@ class Instance:
     def database(self) -> Path:
         """All objects of the API."""
         return self.control_dir / "objects.sqlite"
+
+    @property
+    def audit_log(self) -> Path:
+        """Where requests are recorded, when that is switched on."""
+        return self.control_dir / "audit.log"
 
     @property
     def image_dir(self) -> Path:
@@ -154,11 +161,12 @@ def open_instance(data_dir: Path) -> Instance:
         instance_id, port = str(described["id"]), int(described["apiPort"])
         services = str(IPv4Network(described["serviceNetwork"])) if described.get("serviceNetwork") else ""
         int(instance_id, 16)
+        audit = described.get("audit") is True
     except FileNotFoundError as error:
         raise InstanceError(f"no instance in {data_dir}: start one with `anyvisor --data-dir {data_dir} up`") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InstanceError(f"{file} is damaged ({error}): restore it, or remove {data_dir} to start anew") from error
-    return Instance(data_dir, _runtime_base() / instance_id, instance_id, port, services)
+    return Instance(data_dir, _runtime_base() / instance_id, instance_id, port, services, audit)
 
 
 def create_instance(data_dir: Path) -> Instance:
@@ -179,8 +187,13 @@ def create_instance(data_dir: Path) -> Instance:
 
 
 def describe(instance: Instance) -> None:
-    """Remember the API server's port and the Services' network, so that both stay over restarts."""
-    described = {"id": instance.id, "apiPort": instance.api_port, "serviceNetwork": instance.service_network}
+    """Remember what stays over restarts: the API server's port, the Services' network, the audit log's switch."""
+    described = {
+        "id": instance.id,
+        "apiPort": instance.api_port,
+        "serviceNetwork": instance.service_network,
+        "audit": instance.audit,
+    }
     write_file(instance.data_dir / "instance.json", json.dumps(described).encode(), 0o644)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ async def transport(tmp_path: Path) -> AsyncIterator[InProcessTransport]:
         yield server.inprocess(ADMIN)
 
 
-async def config_map(transport: InProcessTransport, name: str, *owners: Json, hold: bool = False, **more: Json) -> Json:
+async def config_map(transport: InProcessTransport, name: str, *owners: Json, hold: bool = False, **more: Any) -> Json:
     metadata: Json = {"name": name, "ownerReferences": [reference(owner, **more) for owner in owners]}
     if hold:
         metadata["finalizers"] = ["example.com/hold"]
@@ -32,7 +33,7 @@ async def config_map(transport: InProcessTransport, name: str, *owners: Json, ho
     return made
 
 
-def reference(owner: Json, **more: Json) -> Json:
+def reference(owner: Json, **more: Any) -> Json:
     metadata = owner["metadata"]
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": metadata["name"], "uid": metadata["uid"], **more}
 

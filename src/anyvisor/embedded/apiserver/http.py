@@ -23,6 +23,8 @@ GZIP_BYTES = 128 << 10
 HEADER_BYTES = 32 << 10
 KEEPALIVE_SECONDS = 120.0
 HEADER_SECONDS = 30.0
+LINGER_SECONDS = 2.0
+"""How long what a refused client still sends is read, so that it sees the answer."""
 WRITE_SECONDS = 60.0
 """How long a client may take none of what is sent to it."""
 WRITE_BYTES = 256 << 10
@@ -98,6 +100,7 @@ class Shell:
             access_log=None,
             handler_cancellation=True,
             keepalive_timeout=KEEPALIVE_SECONDS,
+            lingering_time=LINGER_SECONDS,
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
             auto_decompress=True,
