@@ -116,6 +116,36 @@ def test_a_link_goes_down_and_up_while_the_guest_runs(lan: Instance) -> None:
         in_guest(lan, "two-nics", "echo carrier=$(cat /sys/class/net/eth1/carrier)", f"carrier={carrier}")
 
 
+def test_a_card_comes_and_goes_while_the_guest_runs(lan: Instance) -> None:
+    lan.wait_phase("two-nics")
+    uid = (lan.get("vmi", "two-nics") or {})["metadata"]["uid"]
+    devices = "/spec/template/spec/domain/devices/interfaces"
+    more: dict[str, Any] = {"name": "more", "bridge": {}, "macAddress": "02:00:00:00:be:ef"}
+    network = {"name": "more", "multus": {"networkName": "lan"}}
+    plug = [
+        {"op": "add", "path": f"{devices}/-", "value": more},
+        {"op": "add", "path": "/spec/template/spec/networks/-", "value": network},
+    ]
+    lan.kubectl("patch", "vm", "two-nics", "--type=json", "-p", json.dumps(plug))
+    eventually(
+        lambda: interfaces(lan, "two-nics").get("more", {}).get("infoSource") == "domain, multus-status",
+        60,
+        lambda: lan.story("two-nics"),
+    )
+    in_guest(lan, "two-nics", "cat /sys/class/net/*/address", "02:00:00:00:be:ef")
+
+    # Who follows the node's agent finds the card in the guest, and can take it away.
+    lan.kill(*(name for name in lan.processes() if name.startswith("agent-")))
+    gone = [{"op": "add", "path": f"{devices}/2/state", "value": "absent"}]
+    lan.kubectl("patch", "vm", "two-nics", "--type=json", "-p", json.dumps(gone))
+    eventually(lambda: "more" not in interfaces(lan, "two-nics"), 120, lambda: lan.story("two-nics"))
+    in_guest(lan, "two-nics", "echo cards=$(cat /sys/class/net/eth*/address | grep -c be:ef)", "cards=0")
+    assert (lan.get("vmi", "two-nics") or {})["metadata"]["uid"] == uid
+    [pod] = [each for each in lan.items("pods") if each["metadata"]["labels"].get("app") == "two-nics"]
+    report = json.loads(pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"])
+    assert [each["name"] for each in report] == ["anyvisor", "default/lan"]
+
+
 def test_the_card_is_the_same_after_a_restart(lan: Instance) -> None:
     lan.wait_phase("two-nics")
     before = interfaces(lan, "two-nics")["lan"]["mac"]

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -23,13 +23,14 @@ from anyvisor.agent.guest.watch import Guest
 from anyvisor.agent.helpers import Helpers
 from anyvisor.agent.hook import StopHook
 from anyvisor.agent.launchers import Launcher
+from anyvisor.agent.network import MachineNetwork
+from anyvisor.agent.nic_changes import NicChanges
 from anyvisor.agent.processes import Exit
 from anyvisor.agent.records import EndRecord, HelperRecord, Record, RecordError, RecordStore, Stage, read_file
 from anyvisor.agent.serial import LOG_BYTES, Console, SerialLog
 from anyvisor.agent.streams import Clients
 from anyvisor.agent.volumes.under_way import Hotplug
 from anyvisor.api.meta import Json
-from anyvisor.hri.v1.machine_spec_pb2 import Nic
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_OUT_OF_MEMORY,
     END_REASON_UNKNOWN,
@@ -52,20 +53,6 @@ MAX_USB_CLIENTS: Final = 16
 """Connections to ports of one guest at the same time."""
 
 
-class NetworkSet(Protocol):
-    """The opened network of one machine."""
-
-    nics: list[Nic]
-    descriptors: dict[str, int]
-    status: list[Json]
-    taps: dict[str, str]
-    """The tap of each interface, in the pod's namespace."""
-
-    def close(self) -> None:
-        """End what the agent itself holds of it (DHCP sockets and the like); idempotent."""
-        ...
-
-
 class Machine:
     """Owns its descriptors; `close` gives all of them back and touches no process."""
 
@@ -82,10 +69,11 @@ class Machine:
         self.lost_helper: HelperRecord | None = None
         """A helper that ended before its time, until somebody was told."""
         self.serial_log: SerialLog | None = None
-        self.network: NetworkSet | None = None
+        self.network: MachineNetwork | None = None
         self.hook: StopHook | None = None
         self.credentials = Credentials(self.guest.client, changed)
         self.hotplug = Hotplug()
+        self.nic_changes = NicChanges()
         self.use_endpoints()
         self.alive = launcher is not None
         """Whether the process runs."""
@@ -274,6 +262,7 @@ class Machine:
         self.guest.close()
         self.credentials.close()
         self.hotplug.close()
+        self.nic_changes.close()
         if self.hook is not None:
             self.hook.close()
             self.hook = None

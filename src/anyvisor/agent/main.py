@@ -19,7 +19,15 @@ from anyvisor.agent.driver import DriverAddress, DriverSession
 from anyvisor.agent.launchers import LauncherSource
 from anyvisor.agent.machine import DRIVER, Machine
 from anyvisor.agent.node import NodeReporter
-from anyvisor.agent.node_context import BY_UID, BY_VMI, AttachNetwork, NodeContext, VolumesOf
+from anyvisor.agent.node_context import (
+    BY_UID,
+    BY_VMI,
+    AttachNetwork,
+    DetachNetwork,
+    NodeContext,
+    VolumesOf,
+    detach_bridge,
+)
 from anyvisor.agent.records import RecordStore
 from anyvisor.agent.remote import RemoteListener
 from anyvisor.agent.turns import Turns
@@ -65,6 +73,7 @@ class AgentConfig:
     """Who may ask over HTTP, besides root and ourselves: the control process."""
     remote: RemoteListener | None = None
     """Serves HTTP to a gateway elsewhere, instead of on the socket."""
+    detach_network: DetachNetwork = detach_bridge
     volumes_of: VolumesOf | None = None
     """Where each machine's images and claims come from, instead of `images` and `claims`."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -111,6 +120,7 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
                 images=config.images,
                 claims=config.claims,
                 attach_network=config.attach_network,
+                detach_network=config.detach_network,
                 volumes_of=config.volumes_of,
                 vmis=vmis,
                 pods=pods,

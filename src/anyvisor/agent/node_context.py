@@ -7,7 +7,8 @@ from typing import Protocol
 
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.launchers import LauncherSource
-from anyvisor.agent.machine import Machine, NetworkSet
+from anyvisor.agent.machine import Machine
+from anyvisor.agent.network import MachineNetwork, detach
 from anyvisor.agent.records import Record, RecordStore
 from anyvisor.agent.turns import Turns
 from anyvisor.agent.volumes.source import ClaimSource, ImageSource
@@ -25,12 +26,29 @@ BY_VMI = "vmi"
 class AttachNetwork(Protocol):
     """Opens the network of one machine."""
 
-    async def __call__(self, vmi: Json, *, pod: Json, netns: int | None, adopted: bool) -> NetworkSet:
+    async def __call__(
+        self, vmi: Json, *, pod: Json, netns: int | None, adopted: bool, only: str = ""
+    ) -> MachineNetwork:
         """Open it in the namespace (None: there is none, use the VMM's own user-mode network).
 
         `adopted`: the guest runs already; open again only what ended with the agent before (DHCP sockets).
+        `only`: an interface that a running guest is about to get.
         """
         ...
+
+
+class DetachNetwork(Protocol):
+    """Takes down the pod's side of an interface that the guest has no more."""
+
+    async def __call__(self, *, pod: Json, netns: int, interface: str) -> None:
+        """`interface`: the pod's."""
+        ...
+
+
+async def detach_bridge(*, pod: Json, netns: int, interface: str) -> None:
+    """Take down what we made; the pod's own interface is its network plug-in's."""
+    del pod
+    await detach(netns, interface)
 
 
 VolumesOf = Callable[[Json, str], tuple[ImageSource, ClaimSource]]
@@ -55,6 +73,7 @@ class NodeContext:
     queue: WorkQueue[str]
     tasks: asyncio.TaskGroup
     turns: Turns
+    detach_network: DetachNetwork = detach_bridge
     sessions: dict[str, DriverSession] = field(default_factory=dict[str, DriverSession])
     machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
     starting: set[str] = field(default_factory=set[str])

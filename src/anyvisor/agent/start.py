@@ -21,7 +21,8 @@ from anyvisor.agent.endpoints import EndpointError
 from anyvisor.agent.handover import HandOverError, await_shim, hand_over
 from anyvisor.agent.hostdevices import open_devices
 from anyvisor.agent.launchers import Launcher, LauncherError
-from anyvisor.agent.machine import DRIVER, Machine, NetworkSet
+from anyvisor.agent.machine import DRIVER, Machine
+from anyvisor.agent.network import MachineNetwork
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.open_error import OpenError
 from anyvisor.agent.plan import PodPlan
@@ -63,7 +64,7 @@ class Opened:
     """Volumes and network of one machine, open."""
 
     volumes: VolumeSet
-    network: NetworkSet
+    network: MachineNetwork
     images: dict[str, str]
     """What the names of its images stand for."""
 
@@ -141,11 +142,13 @@ def volume_context(context: NodeContext, vmi: Json, pod_uid: str, directory: int
     return VolumeContext(images=images, claims=claims, directory=directory, mount=mount)
 
 
-async def attach(context: NodeContext, vmi: Json, pod: Json, *, adopted: bool, external: bool) -> NetworkSet:
+async def attach(
+    context: NodeContext, vmi: Json, pod: Json, *, adopted: bool, external: bool, only: str = ""
+) -> MachineNetwork:
     """Open the machine's network in the pod's namespace; what a daemon outside runs is not in it."""
     netns = None if external else await context.launchers.network_namespace(uid(pod))
     try:
-        return await context.attach_network(vmi, pod=pod, netns=netns, adopted=adopted)
+        return await context.attach_network(vmi, pod=pod, netns=netns, adopted=adopted, only=only)
     finally:
         if netns is not None:
             os.close(netns)

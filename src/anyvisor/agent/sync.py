@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from anyvisor.agent import adopt, finish, hotplug, links, plan, start, status, stop, vmi_status
+from anyvisor.agent import adopt, finish, hotplug, links, nics, plan, start, status, stop, vmi_status
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.guest import credentials
 from anyvisor.agent.handover import HandOverError
@@ -219,14 +219,17 @@ async def _running(
     if vmi is not None:
         problem = problem or _trouble(machine, state)
         problem = problem or await links.follow(context, machine, vmi, session, state)
-        await _show(context, machine, vmi, state, problem)
+        await _show(context, machine, vmi, state, problem or machine.nic_changes.problem)
     if until is not None:
         return await stop.step(context, machine, session, until)
     if problem is not None:
         return LAST_RETRY / 10
     if vmi is not None and session is not None and state is not None:
         hotplug.follow(context, machine, vmi, session, state)
-    return machine.hotplug.wait()
+        nics.follow(context, machine, vmi, session, state)
+    return min(
+        (wait for wait in (machine.hotplug.wait(), machine.nic_changes.wait()) if wait is not None), default=None
+    )
 
 
 def _trouble(machine: Machine, state: MachineState | None) -> Problem | None:

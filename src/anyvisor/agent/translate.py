@@ -113,7 +113,7 @@ def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
     at = "spec.domain"
     only(domain, _DOMAIN_FIELDS, at)
     only(object_at(domain, "devices"), DEVICE_FIELDS, f"{at}.devices", ignored=NO_DEVICES)
-    all_nics = [_nic(nic, mtu=parts.tells_mtu) for nic in parts.nics]
+    all_nics = [with_device_id(nic, mtu=parts.tells_mtu) for nic in parts.nics]
     result = Machine(
         id=uid(vmi),
         name=f"{vmi['metadata'].get('namespace', '')}/{name(vmi)}"[:253],
@@ -278,7 +278,8 @@ def _boot_order(domain: Json, later: Collection[str]) -> list[str]:
     return [id_ for _, id_ in sorted(from_disks + from_nics)]
 
 
-def _nic(nic: Nic, *, mtu: bool) -> Nic:
+def with_device_id(nic: Nic, *, mtu: bool) -> Nic:
+    """The interface as the driver gets it; `mtu`: whether it can tell the guest that."""
     renamed = Nic()
     renamed.CopyFrom(nic)
     renamed.id = nic_id(nic.id)

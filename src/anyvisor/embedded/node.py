@@ -18,7 +18,7 @@ from anyvisor.agent.guest.client import GuestAgentClient
 from anyvisor.agent.machine import Machine
 from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
-from anyvisor.agent.node_context import AttachNetwork
+from anyvisor.agent.node_context import AttachNetwork, DetachNetwork, detach_bridge
 from anyvisor.embedded import added_driver, driver_process, podnetwork
 from anyvisor.embedded.images.pull import puller
 from anyvisor.embedded.images.source import StoreSource
@@ -95,10 +95,13 @@ def _transport(instance: Instance, name: str) -> HttpTransport:
     )
 
 
-def _attach(instance: Instance, networks: BridgedPods | None, reader: Client, writer: Client) -> AttachNetwork:
+def _networks(
+    instance: Instance, networks: BridgedPods | None, reader: Client, writer: Client
+) -> tuple[AttachNetwork, DetachNetwork]:
     if networks is None:
-        return attach
-    return PodAttachments(instance.id, networks, reader, writer, ClusterNames(networks).resolver).attach
+        return attach, detach_bridge
+    pods = PodAttachments(instance.id, networks, reader, writer, ClusterNames(networks).resolver)
+    return pods.attach, pods.detach
 
 
 def _guest_agent(machines: Mapping[str, Machine], pod_uid: str) -> GuestAgentClient | None:
@@ -136,6 +139,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
             images=PodImages(puller(instance, store, node), Client(kubelet), pod_events, node),
         )
     )
+    attach_network, detach_network = _networks(instance, networks, Client(kubelet), Client(agent))
     config = AgentConfig(
         node=node,
         client=Client(agent),
@@ -145,7 +149,8 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
         launchers=runner,
         images=StoreSource(store),
         claims=LocalClaims(Client(agent), disks),
-        attach_network=_attach(instance, networks, Client(kubelet), Client(agent)),
+        attach_network=attach_network,
+        detach_network=detach_network,
         http_uids=(users.control,),
         machines=machines,
         released=partial(_released, instance),

@@ -7,13 +7,13 @@ import asyncio
 import json
 import logging
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
 
 from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.main import AgentConfig, run_agent
+from anyvisor.agent.network import MachineNetwork
 from anyvisor.agent.volumes.source import ClaimError, OpenedClaim, OpenedDisk
 from anyvisor.api.meta import Json
 from anyvisor.embedded.podrunner.launch import by_zygote
@@ -21,7 +21,6 @@ from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
 from anyvisor.hri.client import Deadlines
 from anyvisor.hri.fake.driver import NAME as FAKE
 from anyvisor.hri.manifests import packaged
-from anyvisor.hri.v1.machine_spec_pb2 import Nic
 from anyvisor.kube.client import Client
 from anyvisor.kube.config import ClientConfig
 from anyvisor.kube.http import HttpTransport
@@ -53,21 +52,9 @@ class NoImages:
         raise FileNotFoundError(reference)
 
 
-@dataclass
-class NoNetwork:
+async def no_network(vmi: Json, *, pod: Json, netns: int | None, adopted: bool, only: str = "") -> MachineNetwork:
     """These machines have no interfaces."""
-
-    nics: list[Nic] = field(default_factory=list[Nic])
-    descriptors: dict[str, int] = field(default_factory=dict[str, int])
-    status: list[Json] = field(default_factory=list[Json])
-    taps: dict[str, str] = field(default_factory=dict[str, str])
-
-    def close(self) -> None:
-        return
-
-
-async def no_network(vmi: Json, *, pod: Json, netns: int | None, adopted: bool) -> NoNetwork:
-    return NoNetwork()
+    return MachineNetwork()
 
 
 def client(api: str, token: str) -> Client:

@@ -33,11 +33,30 @@ class MachineNetwork:
     descriptors: dict[str, int] = field(default_factory=dict[str, int])
     status: list[Json] = field(default_factory=list[Json])
     taps: dict[str, str] = field(default_factory=dict[str, str])
-    _services: list[DhcpServer | DnsRelay] = field(default_factory=list[DhcpServer | DnsRelay])
+    _services: list[tuple[str, DhcpServer | DnsRelay]] = field(default_factory=list[tuple[str, DhcpServer | DnsRelay]])
+    """Each with the interface that it is for."""
+
+    def absorb(self, other: "MachineNetwork") -> None:
+        """Take over interfaces that were opened later; the other is empty then."""
+        self.nics += other.nics
+        self.status += other.status
+        self.taps |= other.taps
+        self._services += other._services
+        other._services = []
+
+    def drop(self, name: str) -> None:
+        """Forget an interface that the guest has no more, and end what served it."""
+        self.nics = [nic for nic in self.nics if nic.id != name]
+        self.status = [entry for entry in self.status if entry["name"] != name]
+        self.taps.pop(name, None)
+        for interface, service in self._services:
+            if interface == name:
+                service.close()
+        self._services = [each for each in self._services if each[0] != name]
 
     def close(self) -> None:
         """End the DHCP server and the name relay, and close the descriptors that nobody took; idempotent."""
-        for service in self._services:
+        for _, service in self._services:
             service.close()
         for descriptor in self.descriptors.values():
             with contextlib.suppress(OSError):
@@ -57,12 +76,13 @@ class _Where:
 
 
 async def attach(
-    vmi: Json, *, pod: Json, netns: int | None, adopted: bool, names: Names | None = None
+    vmi: Json, *, pod: Json, netns: int | None, adopted: bool, only: str = "", names: Names | None = None
 ) -> MachineNetwork:
     """Open the interfaces of a VMI in the pod's namespace; without one, by the VMM's user-mode network.
 
-    `adopted`: the guest runs already, so its link is there; only the sockets that ended with the agent before are
-    opened again. `names`: where there is a cluster's name server; else guests use the host's.
+    `adopted`: the guest runs already, so its links are there; only the sockets that ended with the agent before are
+    opened again. An interface without a link is not the guest's yet (`only` opens it alone). `names`: where there is a
+    cluster's name server; else guests use the host's.
 
     Raises:
         OpenError: with the field, the cause and the next step; nothing stays open.
@@ -71,8 +91,10 @@ async def attach(
     cluster = await names(vmi) if names is not None and netns is not None else None
     host = resolver.guest_resolver(object_at(vmi, "spec"), cluster, resolver.read())
     try:
-        for index, interface in enumerate(interfaces.read(vmi)):
+        for index, interface in enumerate(interfaces.read(vmi, leaving=adopted)):
             at = f"spec.domain.devices.interfaces[{index}]"
+            if only not in ("", interface.name) or (adopted and not await _linked(netns, interface)):
+                continue
             if netns is None:
                 _attach_user(network, vmi, interface, host, at)
                 continue
@@ -85,6 +107,24 @@ async def attach(
         network.close()
         raise
     return network
+
+
+async def detach(netns: int, interface: str) -> None:
+    """Take down what joined a pod's interface to a link of the guest that is gone."""
+    bridge = interfaces.bridge_name(interface)
+
+    def remove() -> None:
+        if namespace.exists(bridge):
+            namespace.run_ip(f"link delete {bridge}\n")
+
+    await namespace.inside(netns, remove)
+
+
+async def _linked(netns: int | None, interface: Interface) -> bool:
+    """Whether a running guest has the interface: its link goes with the VMM's descriptors."""
+    if netns is None:
+        return not interface.bridged
+    return await namespace.inside(netns, partial(namespace.exists, interface.tap))
 
 
 def _attach_user(network: MachineNetwork, vmi: Json, interface: Interface, host: Resolver, at: str) -> None:
@@ -107,9 +147,9 @@ async def _attach_translated(network: MachineNetwork, interface: Interface, wher
     work = partial(open_translated, interface, adopted=where.adopted, relay=relay)
     opened = await _inside(where.netns, work, Translated.close, at)
     lease = _lease(where, interface, opened.mtu)
-    network._services.append(DhcpServer(opened.dhcp, lease))
+    network._services.append((interface.name, DhcpServer(opened.dhcp, lease)))
     if opened.dns is not None and host.relayed is not None:
-        network._services.append(DnsRelay(*opened.dns, lambda: host.relayed))
+        network._services.append((interface.name, DnsRelay(*opened.dns, lambda: host.relayed)))
     _add(network, interface, opened.taps, opened.mtu)
     network.status.append(_status(interface, where.pod_ip))
 
@@ -118,7 +158,8 @@ async def _attach_bridged(network: MachineNetwork, interface: Interface, where: 
     work = partial(open_bridged, interface, adopted=where.adopted)
     opened = await _inside(where.netns, work, Bridged.close, at)
     if opened.dhcp is not None and opened.address is not None:
-        network._services.append(DhcpServer(opened.dhcp, _bridged_lease(where, interface, opened.mtu, opened.address)))
+        lease = _bridged_lease(where, interface, opened.mtu, opened.address)
+        network._services.append((interface.name, DhcpServer(opened.dhcp, lease)))
     _add(network, interface, opened.taps, opened.mtu)
     network.status.append(_status(interface, str(opened.address.own.ip) if opened.address is not None else ""))
 

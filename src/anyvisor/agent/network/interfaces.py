@@ -19,6 +19,8 @@ DEFAULT_NETWORK: Final = "10.0.2.0/24"
 """The guest's own network behind the translation, the same for every guest (KubeVirt's default)."""
 MIN_ADDRESSES: Final = 8
 MAX_QUEUES: Final = 16
+ABSENT: Final = "absent"
+"""State of an interface that the guest does not have, or no longer."""
 MODELS: Final = {
     "": Nic.MODEL_VIRTIO,
     "virtio": Nic.MODEL_VIRTIO,
@@ -90,12 +92,15 @@ class Interface:
         return self.network[2]
 
 
-def read(vmi: Json) -> list[Interface]:
-    """The interfaces that the guest gets; raises OpenError for one that cannot be served."""
+def read(vmi: Json, *, leaving: bool = False) -> list[Interface]:
+    """The interfaces that the guest gets, with those that are to leave it if `leaving`.
+
+    Raises OpenError for one that cannot be served.
+    """
     networks = {str(network.get("name")): network for network in list_at(vmi, "spec", "networks")}
     found: list[Interface] = []
     for index, interface in enumerate(list_at(vmi, "spec", "domain", "devices", "interfaces")):
-        if interface.get("state") == "absent":
+        if interface.get("state") == ABSENT and not leaving:
             continue
         at = f"spec.domain.devices.interfaces[{index}]"
         network = networks.get(str(interface.get("name")))
@@ -128,7 +133,6 @@ def _interface(vmi: Json, interface: Json, network: Json, at: str) -> Interface:
         )
     name = str(interface["name"])
     pod_interface = secondary_interface(name) if "multus" in network else POD_INTERFACE
-    tail = pod_interface.removeprefix("pod") if "multus" in network else "0"
     bridged = "bridge" in interface
     return Interface(
         name=name,
@@ -143,9 +147,18 @@ def _interface(vmi: Json, interface: Json, network: Json, at: str) -> Interface:
         dhcp=_dhcp_extras(interface, at),
         bridged=bridged,
         pod_interface=pod_interface,
-        tap=f"tap{tail}",
-        bridge=f"br{tail}" if bridged else "",
+        tap=f"tap{_tail(pod_interface)}",
+        bridge=bridge_name(pod_interface) if bridged else "",
     )
+
+
+def _tail(pod_interface: str) -> str:
+    return "0" if pod_interface == POD_INTERFACE else pod_interface.removeprefix("pod")
+
+
+def bridge_name(pod_interface: str) -> str:
+    """The bridge between a pod's interface and the guest's link."""
+    return f"br{_tail(pod_interface)}"
 
 
 def mac_address(vmi: Json, interface: Json, at: str) -> str:
