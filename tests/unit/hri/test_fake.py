@@ -36,7 +36,8 @@ Start = Callable[..., Awaitable[Any]]
         ("flaky=prepare:3", Faults(flaky={"prepare": 3})),
         ("hang=stop,crash=apply", Faults(hang=frozenset({"stop"}), crash=frozenset({"apply"}))),
         ("lie=echo,lie=state", Faults(lies=frozenset({"echo", "state"}))),
-        ("minor=9,gaps=4,flood=7", Faults(minor=9, gaps=4, flood=7)),
+        ("minor=1-4", Faults(minor=(1, 4))),
+        ("minor=9,gaps=4,flood=7", Faults(minor=(9, 9), gaps=4, flood=7)),
         ("leak,amnesia,stale,skips", Faults(leak=True, amnesia=True, stale=True, skips=True)),
     ],
 )
