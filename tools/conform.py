@@ -35,6 +35,8 @@ class Subject:
     manifest: Path
     machine: Path | None = None
     kernel: Path | None = None
+    initrd: Path | None = None
+    command_line: str = ""
 
 
 def subjects() -> list[Subject]:
@@ -57,8 +59,17 @@ def subjects() -> list[Subject]:
     ]
     program = EXAMPLE / "uml-driver"
     if program.exists():
-        command = f"{program} --any-host"
-        found.append(Subject("uml (example)", 0, command, EXAMPLE / "manifest.json", machine=EXAMPLE / "machine.json"))
+        found.append(
+            Subject(
+                "uml (example)",
+                1,
+                str(program),
+                EXAMPLE / "manifest.json",
+                machine=EXAMPLE / "machine.json",
+                initrd=build.linux().initrd,
+                command_line="console=ttyS0",
+            )
+        )
     return found
 
 
@@ -79,7 +90,11 @@ async def judge(subject: Subject, folder: Path) -> Report:
         machine=machine,
         manifest_digest=manifests.digest(data),
         manifest=parse(data, registry()),
-        talking=Files(kernel=str(subject.kernel) if subject.kernel else None),
+        talking=Files(
+            str(subject.kernel) if subject.kernel else None,
+            str(subject.initrd) if subject.initrd else None,
+            subject.command_line,
+        ),
         talks=True,
         reporting=reporting(),
         driver_command=f"{subject.command} --hri {{hri}} --fd {{fd}}",

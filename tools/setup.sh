@@ -24,6 +24,7 @@ virsh:libvirt-clients
 libvirtd:libvirt-daemon
 /usr/include/libvirt/libvirt.h:libvirt-dev
 /usr/share/doc/libvirt-daemon-driver-qemu:libvirt-daemon-driver-qemu
+linux.uml:user-mode-linux
 "
 
 # for the nodes of a test cluster

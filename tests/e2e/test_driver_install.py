@@ -86,6 +86,7 @@ def test_a_driver_from_outside_lives_a_life(instance: Instance, tmp_path: Path):
     assert "the new version takes them over" in said
     eventually(lambda: f"driver-{NAME}-2.0.0-node-1" not in instance.processes(), 30)
     eventually(lambda: instance.phase("two") == "Running" and driver_row(instance)[1] == "3.0.0", 30)
+    without_its_class(instance)
     instance.kubectl("delete", "vm", "two")
     instance.wait_gone("vmi", "two")
 
@@ -95,6 +96,28 @@ def test_a_driver_from_outside_lives_a_life(instance: Instance, tmp_path: Path):
     eventually(lambda: not any(label.startswith(NAME) for label in labels_of(instance)), 30, lambda: json.dumps(node))
     refused = instance.kubectl("apply", "-f", "-", stdin=json.dumps(ghost("three")), check=False)
     assert "there is no hypervisor class" in refused
+
+
+def without_its_class(instance: Instance) -> None:
+    """A class that goes takes no guest with it; one that names no driver that is here is refused with both names."""
+    instance.kubectl("delete", "hypervisorclass", "ghost")
+    refused = instance.kubectl("apply", "-f", "-", stdin=json.dumps(ghost("none")), check=False)
+    assert "there is no hypervisor class 'ghost'; the classes are:" in refused
+    assert instance.phase("two") == "Running"
+    instance.cli("restart", "two", check=False)
+    eventually(lambda: "there is no hypervisor class 'ghost'" in instance.cli("why", "two", check=False), 60)
+    nowhere = {
+        "apiVersion": "anyvisor.io/v1alpha1",
+        "kind": "HypervisorClass",
+        "metadata": {"name": "ghost"},
+        "spec": {"driver": "absent.example.org"},
+    }
+    instance.kubectl("apply", "-f", "-", stdin=json.dumps(nowhere))
+    refused = instance.kubectl("apply", "-f", "-", stdin=json.dumps(ghost("none")), check=False)
+    assert "names the driver absent.example.org, which is not installed" in refused
+    nowhere["spec"] = {"driver": NAME}
+    instance.kubectl("apply", "-f", "-", stdin=json.dumps(nowhere))
+    instance.wait_phase("two", seconds=90)
 
 
 def labels_of(instance: Instance) -> dict[str, str]:

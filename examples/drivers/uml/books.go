@@ -52,7 +52,6 @@ type driver struct {
 	pb.UnimplementedIdentityServer
 	pb.UnimplementedNodeServer
 	program    string
-	anyHost    bool
 	bootID     string
 	fds        *fdStore
 	mu         sync.Mutex

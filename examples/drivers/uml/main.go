@@ -55,7 +55,6 @@ func run() error {
 	hri := flag.String("hri", "", "unix socket to serve the HRI on")
 	fd := flag.String("fd", "", "unix socket (SOCK_SEQPACKET) on which descriptors come")
 	program := flag.String("linux", "/usr/bin/linux.uml", "the User-mode Linux kernel, as the launcher sees it")
-	anyHost := flag.Bool("any-host", false, "be ready also on hosts where guests are known to crash")
 	flag.Parse()
 	if *hri == "" || *fd == "" {
 		return errors.New("--hri and --fd are needed")
@@ -69,7 +68,6 @@ func run() error {
 		return fmt.Errorf("the descriptor socket cannot be bound: %w", err)
 	}
 	d := newDriver(*program)
-	d.anyHost = *anyHost
 	go d.fds.serve(peerListener{tokens})
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(4 << 20))
 	pb.RegisterIdentityServer(server, d)
@@ -83,6 +81,9 @@ func run() error {
 }
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == narrowWord {
+		log.Fatal(executeNarrow(os.Args[2:]))
+	}
 	if err := run(); err != nil {
 		log.Fatal(err)
 	}

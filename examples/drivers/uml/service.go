@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,25 +23,10 @@ func (d *driver) GetInfo(context.Context, *pb.GetInfoRequest) (*pb.GetInfoRespon
 
 // condition says whether a guest can run here.
 func (d *driver) condition() *pb.Condition {
-	if err := d.usable(); err != nil {
+	if _, err := narrow(d.program); err != nil {
 		return &pb.Condition{Type: "VmmAvailable", Reason: "NotUsable", Message: "User-mode Linux cannot be used: " + err.Error()}
 	}
 	return &pb.Condition{Type: "VmmAvailable", Status: true, Reason: "Found", Message: d.program}
-}
-
-// usable looks for the program, and for hosts on which it is known to fail.
-func (d *driver) usable() error {
-	version, err := exec.Command(d.program, "--version").Output()
-	if err != nil {
-		return fmt.Errorf("%w; apt-get install user-mode-linux", err)
-	}
-	var major, minor int
-	fmt.Sscanf(string(version), "%d.%d", &major, &minor)
-	cpu, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil && !d.anyHost && major*100+minor < 613 && bytes.Contains(cpu, []byte(" amx_tile")) {
-		return fmt.Errorf("version %d.%d cannot hold this CPU's registers (AMX), and its processes crash; use 6.13 or later", major, minor)
-	}
-	return nil
 }
 
 func (d *driver) Probe(context.Context, *pb.ProbeRequest) (*pb.ProbeResponse, error) {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -118,8 +119,16 @@ func translate(r *pb.PrepareRequest, program string) (*pb.PrepareResponse, error
 			return nil, err
 		}
 	}
+	command, narrowed := []string{program}, false
+	if narrowed, _ = narrow(program); narrowed {
+		own, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		command = []string{own, narrowWord, program}
+	}
 	launch := &pb.LaunchPlan{Mode: pb.LaunchPlan_MODE_EXEC, WorkingDirectory: true, Env: []string{"TMPDIR=/dev/shm"},
-		Argv: []string{program, fmt.Sprintf("mem=%d", machine.Memory.SizeBytes), "umid=uml", "uml_dir=.", "noreboot", "con=null"}}
+		Argv: append(command, fmt.Sprintf("mem=%d", machine.Memory.SizeBytes), "umid=uml", "uml_dir=.", "noreboot", "con=null")}
 	place := func(handle string) uint32 {
 		number := uint32(3 + len(launch.Descriptors))
 		launch.Descriptors = append(launch.Descriptors, &pb.DescriptorSlot{Number: number, Handle: handle})
@@ -153,6 +162,9 @@ func translate(r *pb.PrepareRequest, program string) (*pb.PrepareResponse, error
 			Exclusive: true, DeviceId: console.Id, ReaderLogs: console.LogHandle != "", Location: &pb.Endpoint_PairDescriptor{PairDescriptor: number}})
 	}
 	launch.Argv = append(launch.Argv, strings.Fields(kernel.CommandLine)...)
+	if narrowed {
+		launch.Argv = append(launch.Argv, withoutWideRegisters)
+	}
 	made.Confirmed = confirmed(r.Needs)
 	handle, err := proto.Marshal(&pb.PrepareResponse{Endpoints: made.Endpoints, Devices: made.Devices, Accelerator: made.Accelerator})
 	made.Handle = handle

@@ -32,6 +32,7 @@ from anyvisor.agent.records import RecordStore
 from anyvisor.agent.remote import RemoteListener
 from anyvisor.agent.turns import Turns
 from anyvisor.agent.volumes.source import ClaimSource, ImageSource
+from anyvisor.hri import versions
 from anyvisor.hri.client import Deadlines, HriClient
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
@@ -84,6 +85,8 @@ class AgentConfig:
     """Machines that are worked on at the same time, at most a third of them of one driver."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     """Of the calls of drivers."""
+    core_minor: int = versions.MINOR
+    """The newest minor of the HRI that is spoken with drivers."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     @property
@@ -142,7 +145,9 @@ async def _run(config: AgentConfig, context: NodeContext, started: asyncio.Event
             changed=context.queue.add,
             restarted=partial(_driver_restarted, context, address.key),
             facts_changed=partial(_facts_changed, context, reporter, address.key),
-            client=HriClient(address.hri_socket, address.fd_socket, deadlines=config.deadlines),
+            client=HriClient(
+                address.hri_socket, address.fd_socket, deadlines=config.deadlines, core_minor=config.core_minor
+            ),
         )
     await adopt.load(context)
     # Before anything that may have to wait: a guest stalls when nobody drains its console.

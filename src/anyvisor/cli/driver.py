@@ -145,21 +145,27 @@ def _remove(api: Api, name: str) -> None:
 def _list(api: Api) -> None:
     from anyvisor.embedded import driver_store
 
-    added = {folder.name for folder in driver_store.added(api.instance)}
+    folders = {folder.name: folder for folder in driver_store.added(api.instance)}
+    drivers = {text_at(driver, "metadata", "name"): driver for driver in _items(api, f"{GROUP}/hypervisordrivers")}
+    other = [name for name in folders if object_at(drivers.get(name) or {}, "spec", "manifest") != folders[name].raw]
+    added = folders.keys() - set(other)
     nodes = _items(api, f"{GROUP}/hypervisornodes")
     running = [text_at(vmi, "status", "hypervisor", "driver") for vmi in _running(api)]
     rows = [
         (
-            name := text_at(driver, "metadata", "name"),
+            name,
             text_at(driver, "spec", "manifest", "version"),
             "added" if name in added else "anyvisor",
             ",".join(text_at(each, "metadata", "name") for each in _classes(api, name)) or "-",
             _healthy_on(nodes, name),
             running.count(name),
         )
-        for driver in _items(api, f"{GROUP}/hypervisordrivers")
+        for name, driver in drivers.items()
     ]
     show(("DRIVER", "VERSION", "FROM", "CLASSES", "HEALTHY ON", "RUNNING VMS"), rows)
+    for name in other:
+        print(f"{name}: what was added is not used, as another driver of this name serves: choose others with")
+        print("  `anyvisor up --drivers`, or take it away with `anyvisor driver remove`")
     for name, problem in driver_store.damaged(api.instance).items():
         print(f"{name}: cannot be used: {problem}")
     for folder in driver_store.retired(api.instance):

@@ -19,7 +19,7 @@ from anyvisor.cluster.driver_links import DriverLinks
 from anyvisor.cluster.launchers import PodLaunchers
 from anyvisor.cluster.pods import NodePods
 from anyvisor.cluster.volumes import PodVolumes
-from anyvisor.hri.packages import load
+from anyvisor.hri.packages import load_all
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ async def _run(config: ClusterAgentConfig) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
     _load(context, config.tls)
-    packages = [load(name) for name in config.drivers]
+    packages = load_all(config.drivers)
     devices = _devices(config)
     loop = asyncio.get_running_loop()
     async with process.client(config.kubeconfig) as client, NodePods(client, config.node) as pods:

@@ -15,7 +15,7 @@ from anyvisor.embedded.instance import Instance, InstanceError, describe, lock_i
 from anyvisor.embedded.podnetwork import choose_service_network, pod_networks
 from anyvisor.embedded.podrunner import cgroups
 from anyvisor.embedded.zygote import Component
-from anyvisor.hri.packages import DriverPackage, load
+from anyvisor.hri.packages import DriverPackage, load_all
 
 _BACKLOG = 1024
 # Imported once before anything is forked, so that all components share the pages.
@@ -38,7 +38,7 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
     names = [f"node-{number}" for number in range(1, nodes + 1)]
     for name in _SHARED:
         import_module(name)
-    packages = [load(name) for name in drivers]
+    packages = load_all(drivers)
     run_control = partial(control.run, instance, listener, context, packages, ready)
     fixed = [Component("control", run_control, instance.log("control"))]
     for name in names:
@@ -61,9 +61,16 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
 
 
 def _of_drivers(instance: Instance, nodes: Sequence[str], packages: Sequence[DriverPackage]) -> list[Component]:
-    """What depends on the drivers that were added: their processes, and each node's agent, which must know them all."""
+    """What depends on the drivers that were added: their processes, and each node's agent, which must know them all.
+
+    One that claims the name of a driver of ours is left out (`anyvisor driver list` says so).
+    """
     driver_store.clean(instance)
-    current, retired = driver_store.added(instance), driver_store.retired(instance)
+    own = {str(package.manifest["driver"]) for package in packages}
+    current, retired = (
+        [folder for folder in folders if folder.name not in own]
+        for folders in (driver_store.added(instance), driver_store.retired(instance))
+    )
     known = ",".join(f"{folder.name}@{folder.version}" for folder in (*current, *retired))
     found: list[Component] = []
     for name in nodes:

@@ -97,9 +97,12 @@ class HriClient:
         *,
         deadlines: Deadlines | None = None,
         peers: PeerPolicy | None = None,
+        core_minor: int = versions.MINOR,
     ) -> None:
+        """`core_minor`: the newest that this side speaks."""
         self.deadlines = deadlines or Deadlines()
-        self.minor = versions.MINOR
+        self._core_minor = core_minor
+        self.minor = core_minor
         """The minor that new machines are spoken to with; set by `connect`."""
         self._path = os.fspath(hri_socket)
         self._channel = _Channel(self._path, peers)
@@ -130,14 +133,14 @@ class HriClient:
         """Learn who the driver is and settle the minor; raises `Refused` (code SKEW) when there is none in common."""
         info = await self.get_info()
         try:
-            self.minor = versions.negotiate(info.min_minor, info.max_minor)
+            self.minor = versions.negotiate(info.min_minor, info.max_minor, self._core_minor)
         except versions.VersionSkewError as error:
             raise Refused(f"driver {info.driver} {info.version}: {error}", retry="after_change") from error
         return info
 
     async def get_info(self) -> identity_pb2.GetInfoResponse:
         """Who the driver is."""
-        request = identity_pb2.GetInfoRequest(core_minor=versions.MINOR)
+        request = identity_pb2.GetInfoRequest(core_minor=self._core_minor)
         return await self._call(self._identity.GetInfo, request, self.deadlines.quick)
 
     async def probe(self) -> identity_pb2.ProbeResponse:

@@ -78,6 +78,25 @@ def load(name: str) -> DriverPackage:
         raise DriverError(f"driver {name} is not complete: {error}") from error
 
 
+def load_all(names: Sequence[str]) -> list[DriverPackage]:
+    """Import the packages of several drivers.
+
+    Raises:
+        DriverError: as `load`, or two of them claim one name in their manifests.
+    """
+    found: dict[str, DriverPackage] = {}
+    for name in names:
+        package = load(name)
+        claimed = str(package.manifest.get("driver"))
+        if claimed in found:
+            raise DriverError(
+                f"the drivers {found[claimed].name} and {name} both call themselves {claimed}: serve one of them "
+                "(`anyvisor up --drivers`), or uninstall the other"
+            )
+        found[claimed] = package
+    return list(found.values())
+
+
 def _entry(name: str) -> EntryPoint:
     for entry in entry_points(group=_GROUP):
         if entry.name == name:

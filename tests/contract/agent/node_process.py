@@ -98,6 +98,7 @@ async def run(config: Json) -> None:
                 ],
                 deadlines=Deadlines(**config["deadlines"]),
                 workers=config["workers"],
+                core_minor=config["minor"],
                 launchers=runner,
                 images=NoImages(),
                 claims=NoClaims(),
@@ -111,6 +112,10 @@ def main() -> None:
     logging.getLogger("anyvisor").setLevel(logging.DEBUG)
     sys.path.insert(0, str(Path(__file__).parent))
     config = json.loads(Path(sys.argv[1]).read_text())
+    if config["audit"]:
+        import audit
+
+        audit.watch(Path(config["audit"]))
     uvloop.run(run(config)) if config["uvloop"] == "yes" else asyncio.run(run(config))
 
 

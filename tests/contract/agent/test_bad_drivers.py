@@ -175,6 +175,29 @@ async def test_machines_of_a_driver_that_dies_are_taken_over_by_its_next_process
         await node.phase("bad", "Running")
 
 
+async def test_a_later_core_speaks_with_older_and_newer_drivers_and_a_machine_keeps_its_minor(idle: World):
+    idle.configure(deadlines=DEADLINES, minor=4)
+    idle.start_zygote()
+    idle.start_node()
+    async with bad_driver(idle, Bad("minor=1")):
+        await idle.make("old", FAKE)
+        assert (await idle.phase("old", "Running"))["status"]["hypervisor"]["hriMinor"] == 1
+    async with bad_driver(idle, Bad("minor=1-7")):
+        await idle.make("new", FAKE)
+        assert (await idle.phase("new", "Running"))["status"]["hypervisor"]["hriMinor"] == 4
+
+        async def adopted() -> bool:
+            return not await sentence(idle, "old", "NotAdopted")
+
+        await eventually("the old machine is adopted", adopted)
+        old = await idle.phase("old", "Running")
+        assert old["status"]["hypervisor"]["hriMinor"] == 1
+        await end(idle, "old")
+    async with bad_driver(idle, Bad("minor=1-8")):
+        await idle.make("newer", FAKE)
+        await told(idle, "newer", Bad("", "drivers up to 7: upgrade the core"))
+
+
 async def test_many_machines_of_a_driver_that_hangs_leave_room_for_others(idle: World):
     idle.configure(workers=6)
     idle.start_zygote()

@@ -18,6 +18,7 @@ from node_process import NODE
 from testdriver import NAME
 
 from anyvisor.embedded.podrunner import cgroups
+from anyvisor.hri.versions import MINOR
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import NotFound
 from anyvisor.kube.resources import PODS, VMIS
@@ -50,6 +51,8 @@ class World:
     api: str
     separate: bool
     loop: str = "yes"
+    audit: Path | None = None
+    """Where the node's process writes what it opens; nowhere when None."""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -62,8 +65,8 @@ class World:
         self.vmm.chmod(0o644)
         self.configure()
 
-    def configure(self, workers: int = 32, deadlines: Mapping[str, float] | None = None) -> None:
-        """What the node's process will read when it starts: the agent's workers, and deadlines of drivers' calls."""
+    def configure(self, workers: int = 32, deadlines: Mapping[str, float] | None = None, minor: int = MINOR) -> None:
+        """What the node's process reads when it starts: workers, deadlines of drivers' calls, the core's HRI minor."""
         (self.root / "config.json").write_text(
             json.dumps(
                 {
@@ -77,6 +80,8 @@ class World:
                     "uvloop": self.loop,
                     "workers": workers,
                     "deadlines": dict(deadlines or {}),
+                    "minor": minor,
+                    "audit": str(self.audit) if self.audit else "",
                 }
             )
         )

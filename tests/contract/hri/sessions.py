@@ -1,14 +1,10 @@
 """Recorded sessions: what the core said to a driver, and what it answered, kept for all later cores.
 
-`python -m tests.contract.hri.sessions NAME` records the fake driver anew as `tests/data/hri/sessions/NAME.json`; do so
-for a new minor, and keep the old files.
+`record_sessions.py` makes them.
 """
 
 import asyncio
-import json
-import sys
-import tempfile
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,23 +19,9 @@ from grpclib.server import Server
 
 from anyvisor.hri.client import HriClient
 from anyvisor.hri.errors import HriError, from_status
-from anyvisor.hri.fake.driver import FakeDriver
-from anyvisor.hri.kit.server import DriverServer
-from anyvisor.hri.v1.machine_pb2 import ApplyRequest, Event, ResizeDisk
-from anyvisor.hri.v1.machine_spec_pb2 import (
-    Boot,
-    Console,
-    Cpu,
-    Disk,
-    Kernel,
-    Lifecycle,
-    Machine,
-    Memory,
-    Nic,
-    TapBackend,
-    VolumeHandle,
-)
-from anyvisor.hri.v1.types_pb2 import Finding
+from anyvisor.hri.v1.machine_pb2 import ApplyRequest, Event, PrepareResponse
+from anyvisor.hri.v1.machine_spec_pb2 import Machine
+from anyvisor.hri.v1.types_pb2 import DescriptorToken, Finding, Operation
 from anyvisor.hri.wire import DetailsCodec, to_grpc
 
 FOLDER = Path(__file__).parents[2] / "data" / "hri" / "sessions"
@@ -84,43 +66,39 @@ class RecordingClient(HriClient):
                 yield item
 
 
-def machine() -> Machine:
-    layer = VolumeHandle.Layer(handle="root/0", format=VolumeHandle.Layer.FORMAT_QCOW2)
-    volume = VolumeHandle(layers=[layer], size_bytes=1 << 30)
-    return Machine(
-        id="recorded-1",
-        name="default/recorded",
-        cpu=Cpu(sockets=1, cores=2, threads=1),
-        memory=Memory(size_bytes=1 << 28),
-        boot=Boot(kernel=Kernel(kernel_handle="kernel", initrd_handle="initrd", command_line="console=ttyS0")),
-        disks=[Disk(id="root", kind=Disk.KIND_DISK, bus=Disk.BUS_VIRTIO, volume=volume)],
-        nics=[Nic(id="default", model=Nic.MODEL_VIRTIO, mac="02:00:00:00:00:01", tap=TapBackend(handles=["tap0"]))],
-        consoles=[Console(id="serial0", kind=Console.KIND_SERIAL, log_handle="log")],
-        lifecycle=Lifecycle(grace_seconds=30),
-    )
+@dataclass
+class Subject:
+    """A driver that is recorded, or was: what it is asked for, and what makes its VMM run between Prepare and Start."""
+
+    spec: Machine
+    needs: Sequence[str]
+    change: ApplyRequest | None
+    begin: Callable[[PrepareResponse], Awaitable[Sequence[DescriptorToken]]]
 
 
-async def scenario(client: HriClient) -> list[Any]:
+async def scenario(client: HriClient, subject: Subject) -> list[Any]:
     """A machine's life as the core drives it; what the core made of the answers."""
-    spec = machine()
+    spec, generation = subject.spec, 3
     seen: list[Any] = []
     info = await client.connect()
     seen.append((info.driver, client.minor))
     seen.append((await client.probe()).ready)
-    planned = await client.prepare(spec, ["disk.bus", "nic.model"], generation=3)
+    planned = await client.prepare(spec, subject.needs, generation=generation)
     seen.append((list(planned.confirmed), [device.address for device in planned.devices]))
-    seen.append((await client.start(spec.id, generation=3)).state)
-    seen.append((await client.pause(spec.id, generation=3)).state)
-    seen.append((await client.resume(spec.id, generation=3)).state)
-    change = ApplyRequest(resize_disk=ResizeDisk(disk_id="root", size_bytes=1 << 31))
-    seen.append((await client.apply(spec.id, change, generation=4)).state)
+    tokens = await subject.begin(planned)
+    seen.append(await ended(client, client.start(spec.id, generation=generation, tokens=tokens)))
+    seen.append(await ended(client, client.pause(spec.id, generation=generation)))
+    seen.append(await ended(client, client.resume(spec.id, generation=generation)))
+    if subject.change is not None:
+        generation = 4
+        seen.append(await ended(client, client.apply(spec.id, subject.change, generation=generation)))
     try:
         await client.stop(spec.id, generation=1)
     except HriError as error:
         seen.append((type(error).__name__, error.code, error.retry))
     seen.append((await client.inspect(spec.id)).phase)
-    seen.append((await client.stop(spec.id, generation=4)).state)
-    seen.append((await client.destroy(spec.id, generation=4)).end_reason)
+    seen.append(await ended(client, client.stop(spec.id, generation=generation, force=True)))
+    seen.append((await client.destroy(spec.id, generation=generation)).end_reason)
     kinds: list[int] = []
     async with aclosing(client.watch(info.boot_id, 1)) as events:
         async for event in events:
@@ -130,19 +108,13 @@ async def scenario(client: HriClient) -> list[Any]:
     return [*seen, kinds]
 
 
-async def record(name: str) -> None:
-    """Record the fake driver."""
-    with tempfile.TemporaryDirectory(prefix="av-", dir="/tmp") as folder:
-        hri, fd = Path(folder) / "hri", Path(folder) / "fd"
-        async with DriverServer(FakeDriver(), hri, fd), RecordingClient(hri, fd) as client:
-            seen = await scenario(client)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    data = {
-        "minor": client.minor,
-        "seen": json.loads(json.dumps(seen)),
-        "exchanges": [vars(exchange) for exchange in client.exchanges],
-    }
-    (FOLDER / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+async def ended(client: HriClient, call: Awaitable[Operation]) -> int:
+    """How the operation ended."""
+    operation = await call
+    while operation.state == Operation.STATE_RUNNING:
+        await asyncio.sleep(0.01)
+        operation = await client.get_operation(operation.id)
+    return operation.state
 
 
 class Replay:
@@ -191,10 +163,6 @@ def without_chance(request: Json) -> Json:
     kept = dict(request)
     if "mutation" in kept:
         kept["mutation"] = {k: v for k, v in kept["mutation"].items() if k != "operationId"}
-    for name in ("tokens", "bootId", "coreMinor"):
+    for name in ("tokens", "bootId", "coreMinor", "operationId"):
         kept.pop(name, None)
     return kept
-
-
-if __name__ == "__main__":
-    asyncio.run(record(sys.argv[1]))
