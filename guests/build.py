@@ -84,6 +84,17 @@ def linux_with_agent(out: Path = OUT) -> LinuxGuest:
     return _linux(out, "linux-agent.initrd", {"usr/sbin/qemu-ga": program, **_libraries(program)})
 
 
+def linux_measuring(out: Path = OUT) -> LinuxGuest:
+    """The Linux guest with a program that measures its disk and its network; for benchmarks."""
+    source = HERE / "measure" / "measure.c"
+    program = _once(out / "measure", [source], lambda target: _build_static(source, target))
+    return _linux(out, "linux-measuring.initrd", {"bin/measure": program})
+
+
+def _build_static(source: Path, target: Path) -> None:
+    _run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s", source, "-o", target)
+
+
 def _libraries(program: Path) -> dict[str, Path]:
     """The libraries of a program and its loader, where it looks for them: this machine's."""
     listed = _run("ldd", program)
@@ -133,6 +144,13 @@ def linux_with_agent_archive(out: Path = OUT) -> Path:
     guest = linux_with_agent(out)
     files = {"boot/vmlinuz": guest.kernel, "boot/initrd.img": guest.initrd}
     return _archive(out / "linux-agent.oci.tar", files, "linux-agent")
+
+
+def linux_measuring_archive(out: Path = OUT) -> Path:
+    """The Linux guest that measures as an OCI archive with the same paths."""
+    guest = linux_measuring(out)
+    files = {"boot/vmlinuz": guest.kernel, "boot/initrd.img": guest.initrd}
+    return _archive(out / "linux-measuring.oci.tar", files, "linux-measuring")
 
 
 def debian(out: Path = OUT) -> Path:

@@ -71,6 +71,11 @@ def linux_with_agent_archive() -> Path:
     return _or_skip(build.linux_with_agent_archive)
 
 
+def linux_measuring_archive() -> Path:
+    """The Linux guest with a program that measures disk and network as an OCI archive."""
+    return _or_skip(build.linux_measuring_archive)
+
+
 def debian_disk() -> Path:
     """A full Debian disk with cloud-init, an SSH server and the guest agent."""
     return _or_skip(build.debian)

@@ -1,12 +1,13 @@
-"""VMI create -> first serial byte, against a shell script that starts the same bare VMM; and where each part goes."""
+"""VMI create -> first serial byte, against the same guest started by a shell and by `virsh create`; where time goes."""
 
 import asyncio
+import contextlib
 import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from anyvisor.kube.resources import PODS, VMIS
 from tests.bench.measure import has_content, milliseconds, report, row, wait_until
 from tests.e2e.conftest import Instance, end, make_instance, tiny_vm
 from tests.guests import tiny_kernel
+from tests.libvirt_daemon import Daemon, missing
 
 REPEATS = 15
 VMM = "qemu-system-x86_64"
@@ -46,6 +48,46 @@ def shell_start(kernel: Path, place: Path) -> float:
     finally:
         process.kill()
         process.wait()
+
+
+DOMAIN = """<domain type='qemu'><name>bench</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+<os><type arch='x86_64' machine='q35'>hvm</type><kernel>{kernel}</kernel></os><features><acpi/></features>
+<devices><serial type='file'><source path='{serial}'/><target port='0'/></serial>
+<controller type='usb' model='none'/><memballoon model='none'/></devices></domain>"""
+
+
+@contextlib.contextmanager
+def virsh_daemon() -> Generator[Daemon | None]:
+    """A running daemon of the bench's own; None where there can be none."""
+    if missing():
+        yield None
+        return
+    place = Path(tempfile.mkdtemp(prefix="av-lv-"))
+    place.chmod(0o711)
+    daemon = Daemon(place / "d")
+    configuration = place / "d" / "home" / ".config" / "libvirt" / "qemu.conf"
+    configuration.write_text('stdio_handler = "file"\n')
+    daemon.start()
+    yield daemon
+    daemon.clear()
+    daemon.stop()
+    shutil.rmtree(place)
+
+
+def virsh_start(daemon: Daemon, kernel: Path, place: Path) -> float:
+    """Milliseconds until the guest's first byte when `virsh create` starts the VMM, the daemon running already."""
+    place.chmod(0o777)
+    serial, own, domain = place / "virsh-serial", place / "kernel", place / "domain.xml"
+    serial.unlink(missing_ok=True)
+    shutil.copy(kernel, own)
+    domain.write_text(DOMAIN.format(kernel=own, serial=serial))
+    start = time.perf_counter()
+    command = subprocess.Popen(["virsh", "--quiet", "-c", daemon.uri, "create", str(domain)], stdout=subprocess.DEVNULL)
+    wait_until(lambda: has_content(serial))
+    taken = milliseconds(start)
+    assert command.wait() == 0
+    daemon.virsh("destroy", "bench")
+    return taken
 
 
 def machine(name: str) -> dict[str, Any]:
@@ -117,11 +159,14 @@ async def test_create_to_first_byte(instance: Instance) -> None:
         pytest.skip(f"{VMM} is not installed")
     kernel = tiny_kernel()
     shell: list[float] = []
+    virsh: list[float] = []
     ours: list[dict[str, float]] = []
     transport = HttpTransport(load(instance.data_dir / "kubeconfig"))
     client = Client(transport)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, virsh_daemon() as daemon:
         for number in range(REPEATS):
+            if daemon is not None:
+                virsh.append(await asyncio.to_thread(virsh_start, daemon, kernel, Path(folder)))
             shell.append(await asyncio.to_thread(shell_start, kernel, Path(folder)))
             ours.append(await our_start(client, instance, f"b{number}"))
     await transport.close()
@@ -129,6 +174,9 @@ async def test_create_to_first_byte(instance: Instance) -> None:
     ours_median, shell_median = statistics.median(first), statistics.median(shell)
     lines = [row("shell: sh -c exec VMM", shell), row("ours: POST VMI -> first serial byte", first)]
     lines.append(f"difference {ours_median - shell_median:.1f} ms, ratio {ours_median / shell_median:.2f} (medians)")
+    if virsh:
+        ratio = statistics.median(virsh) / ours_median
+        lines += [row("virsh create -> first serial byte", virsh), f"virsh create takes {ratio:.1f} times as long"]
     names = sorted({name for steps in ours for name in steps}, key=lambda name: statistics.median(steps_of(ours, name)))
     lines += [row(f"  after POST: {name}", steps_of(ours, name)) for name in names]
     report("create -> first serial byte (tiny guest, software emulation)", lines)
