@@ -143,6 +143,7 @@ class ByHand:
         high = {number: fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 500) for number, descriptor in opened.items()}
         actions = [(os.POSIX_SPAWN_DUP2, high[number], number) for number in wanted]
         self.pid = os.posix_spawn(words[0], words, {}, file_actions=actions)
+        self._group = beside(pid, self.pid)
         for descriptor in (*opened.values(), *high.values()):
             os.close(descriptor)
 
@@ -193,6 +194,24 @@ class ByHand:
         self._connected.close()
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
+        if self._group is not None:
+            self._group.rmdir()
+
+
+def beside(pid: int, other: int) -> Path | None:
+    """Put `other` into a processor group beside that of `pid`, with the same share; else it would get more."""
+    groups = {line.split(":")[1]: line.split(":")[2] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()}
+    root = Path("/sys/fs/cgroup/cpu" if "cpu" in groups else "/sys/fs/cgroup")
+    own = root / groups.get("cpu", groups.get("", "")).lstrip("/")
+    if not (own / "cgroup.procs").exists() or own == root:
+        return None
+    made = own.with_name("bench")
+    made.mkdir(exist_ok=True)
+    for name in ("cpu.shares", "cpu.weight"):
+        if (own / name).exists():
+            (made / name).write_text((own / name).read_text())
+    (made / "cgroup.procs").write_text(str(other))
+    return made
 
 
 def until(receive: Callable[[], bytes], words: bytes) -> bytes:

@@ -140,14 +140,21 @@ def test_cgroups_of_either_version(tmp_path: Path, version: int):
         for controller in ("memory", "pids", "cpu"):
             (tmp_path / controller).mkdir()
             (tmp_path / controller / "cgroup.procs").write_text("")
-    made = cgroups.create("i", "u", cgroups.Limits(memory_bytes=1 << 20, cpu_millis=1500), root=tmp_path)
+    limit = cgroups.Limits(memory_bytes=1 << 20, cpu_millis=1500, cpu_request_millis=500)
+    made = cgroups.create("i", "u", limit, root=tmp_path)
+    node = (os.cpu_count() or 1) * 1024
     texts = {path.name: path.read_text() for directory in made for path in Path(directory).iterdir()}
     if version == 2:
         assert made == (str(tmp_path / "anyvisor" / "i" / "u"),)
         assert (texts["memory.max"], texts["cpu.max"]) == ("1048576", "150000 100000")
+        assert (texts["cpu.weight"], (tmp_path / "anyvisor" / "cpu.weight").read_text()) == (
+            "50",
+            str(node * 100 // 1024),
+        )
     else:
         assert len(made) == 3
         assert (texts["memory.limit_in_bytes"], texts["cpu.cfs_quota_us"]) == ("1048576", "150000")
+        assert (texts["cpu.shares"], (tmp_path / "cpu" / "anyvisor" / "cpu.shares").read_text()) == ("512", str(node))
     assert texts["pids.max"] == str(cgroups.HELPER_PIDS)
 
 

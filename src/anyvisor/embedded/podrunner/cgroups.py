@@ -23,13 +23,30 @@ class Limits:
 
     memory_bytes: int
     cpu_millis: int = 0
+    cpu_request_millis: int = 0
+    """What the pod is sure of beside others when processors are short."""
     pids: int = HELPER_PIDS
 
 
 def limits(resources: Resources) -> Limits:
     """What a plan counts on: its limit, else all that it counted for the guest and beside it."""
     counted = max(resources.memory_bytes, resources.guest_memory_bytes + resources.overhead_bytes)
-    return Limits(resources.memory_limit_bytes or counted, resources.cpu_limit_millis)
+    return Limits(resources.memory_limit_bytes or counted, resources.cpu_limit_millis, resources.cpu_millis)
+
+
+def shares(millis: int) -> int:
+    """Processor shares of a request in a cgroup v1, as a kubelet counts them: 1024, the default, a processor."""
+    return min(max(millis * 1024 // 1000, 2), 1 << 18)
+
+
+def weight(millis: int) -> int:
+    """The same in a cgroup v2: its default, 100, a processor."""
+    return min(max(millis // 10, 1), 10_000)
+
+
+def _node_millis() -> int:
+    """Of all pods together: beside the host's other processes they weigh as much as the node has processors."""
+    return (os.cpu_count() or 1) * 1000
 
 
 def create(instance: str, pod_uid: str, limit: Limits, root: Path = ROOT) -> tuple[str, ...]:
@@ -59,11 +76,15 @@ def _create_v2(path: Path, limit: Limits) -> Path:
         for controller in _V1_CONTROLLERS:
             with contextlib.suppress(OSError):
                 (parent / "cgroup.subtree_control").write_text(f"+{controller}")
+    for parent in (path.parent.parent, path.parent):
+        _write(parent / "cpu.weight", str(weight(_node_millis())))
     path.mkdir(exist_ok=True)
     if limit.memory_bytes:
         _write(path / "memory.max", str(limit.memory_bytes))
         _write(path / "memory.swap.max", "0")
         _write(path / "memory.oom.group", "1")
+    if limit.cpu_request_millis:
+        _write(path / "cpu.weight", str(weight(limit.cpu_request_millis)))
     if limit.cpu_millis:
         _write(path / "cpu.max", f"{limit.cpu_millis * 100} 100000")
     _write(path / "pids.max", str(limit.pids))
@@ -82,6 +103,11 @@ def _create_v1(root: Path, instance: str, pod_uid: str, limit: Limits) -> Iterat
             _write(path / "memory.memsw.limit_in_bytes", str(limit.memory_bytes))
         if controller == "pids":
             _write(path / "pids.max", str(limit.pids))
+        if controller == "cpu":
+            for parent in (path.parent.parent, path.parent):
+                _write(parent / "cpu.shares", str(shares(_node_millis())))
+        if controller == "cpu" and limit.cpu_request_millis:
+            _write(path / "cpu.shares", str(shares(limit.cpu_request_millis)))
         if controller == "cpu" and limit.cpu_millis:
             _write(path / "cpu.cfs_period_us", "100000")
             _write(path / "cpu.cfs_quota_us", str(limit.cpu_millis * 100))
