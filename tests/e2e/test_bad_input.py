@@ -1,6 +1,7 @@
 """Bad input is answered on the object, in one sentence, and harms nothing else."""
 
 import json
+import socket
 import tarfile
 import time
 from pathlib import Path
@@ -127,6 +128,36 @@ def test_a_flooding_console_freezes_neither_the_guest_nor_us(shared: Instance) -
     assert all(path.stat().st_size <= 2 << 20 for path in logs)
     shared.kubectl("delete", "vm", "flood")
     assert shared.get("vmi", "flood") is None
+
+
+def test_a_disk_that_cannot_be_opened_is_told_until_it_is_repaired(shared: Instance) -> None:
+    resources = {"requests": {"storage": "1Mi"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": resources}
+    shared.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec})
+    shared.kubectl("wait", "pvc/data", "--for=jsonpath={.status.phase}=Bound", "--timeout=60s")
+    directory = shared.data_dir / "volumes" / shared.items("persistentvolumes")[0]["metadata"]["name"]
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (directory / "disk.img").symlink_to("/etc/passwd")
+    vm = tiny_vm("unreadable")
+    vm["spec"]["template"]["spec"]["domain"]["devices"]["disks"] = [{"name": "d", "disk": {"bus": "virtio"}}]
+    vm["spec"]["template"]["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    shared.apply(vm)
+    why(shared, "unreadable", f"the disk of volume {directory.name} cannot be opened")
+    assert shared.phase("unreadable") == "Scheduled"
+    (directory / "disk.img").unlink()
+    shared.wait_phase("unreadable")
+    shared.kubectl("delete", "vm", "unreadable")
+
+
+def test_a_port_that_another_program_has_is_named(shared: Instance) -> None:
+    shared.cli("down")
+    port = json.loads((shared.data_dir / "instance.json").read_text())["apiPort"]
+    with socket.create_server(("127.0.0.1", port)):
+        answer = shared.cli("up", "--detach", check=False)
+        assert str(port) in answer
+        assert "in use" in answer
+    shared.up()
+    assert "node-1" in shared.kubectl("get", "nodes", "-o", "name")
 
 
 def test_other_pods_are_refused_with_a_sentence(shared: Instance) -> None:

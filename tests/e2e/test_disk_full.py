@@ -71,8 +71,29 @@ def test_a_machine_waits_for_room_on_its_node() -> None:
         filler.unlink()
         instance.wait_phase("late")
         assert instance.counter("late") > 0
+        waits_with_its_guest(instance, nodes, "late")
+        assert instance.counter("before") > before
         end_machines(instance)
     end(instance)
+
+
+def waits_with_its_guest(instance: Instance, place: Path, name: str) -> None:
+    """A guest that writes to a disk without room is paused, its object says why, and it goes on when there is room."""
+    filler = fill(place)
+    instance.cli("console", name, "--seconds", "1", stdin="wX", check=False)
+    eventually(lambda: "the storage is full" in paused(instance, name), 60, lambda: instance.story(name))
+    assert paused(instance, name).startswith("PausedIOError")
+    eventually(lambda: (instance.get("vm", name) or {})["status"]["printableStatus"] == "Paused", 60)
+    assert "the storage is full" in instance.cli("why", name, check=False)
+    filler.unlink()
+    eventually(lambda: paused(instance, name) == "", 120, lambda: instance.story(name))
+    eventually(lambda: "written" in instance.console(name), 60, lambda: instance.story(name))
+
+
+def paused(instance: Instance, name: str) -> str:
+    """Reason and message of the VMI's condition Paused; empty when the guest runs."""
+    conditions: list[dict[str, str]] = (instance.get("vmi", name) or {})["status"].get("conditions", [])
+    return next((f"{one['reason']} {one['message']}" for one in conditions if one["type"] == "Paused"), "")
 
 
 def test_a_full_store_of_the_api_server_refuses_writes_and_recovers() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import BIN, Instance, tiny_vm
+from tests.e2e.conftest import BIN, Instance, eventually, tiny_vm
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,23 @@ def greeting(port: int) -> bytes:
         return viewer.recv(12, socket.MSG_WAITALL)
 
 
+def never_reads(port: int) -> socket.socket:
+    """A viewer that asks for the whole picture again and again and takes none of it; its connection, to be closed."""
+    viewer = socket.create_connection(("127.0.0.1", port), timeout=20)
+    viewer.recv(12, socket.MSG_WAITALL)
+    viewer.sendall(b"RFB 003.008\n")
+    viewer.recv(viewer.recv(1)[0], socket.MSG_WAITALL)
+    viewer.sendall(b"\1")  # no authentication behind the gateway's
+    viewer.recv(4, socket.MSG_WAITALL)
+    viewer.sendall(b"\1")
+    begun = viewer.recv(24, socket.MSG_WAITALL)
+    viewer.settimeout(2)
+    with contextlib.suppress(TimeoutError, ConnectionError):
+        for _ in range(20_000):
+            viewer.sendall(b"\3\0" + bytes(4) + begun[:4])
+    return viewer
+
+
 def test_a_picture_and_a_viewer(shared: Instance, screen: str, tmp_path: Path) -> None:
     file = tmp_path / "screen.png"
     assert "wrote" in shared.cli("vnc", "screenshot", screen, "-f", str(file))
@@ -45,6 +62,12 @@ def test_a_picture_and_a_viewer(shared: Instance, screen: str, tmp_path: Path) -
         assert match is not None, line
         assert greeting(int(match[1])) == b"RFB 003.008\n"
         assert shared.cli("vnc", "screenshot", screen, "-f", str(file))
+        assert greeting(int(match[1])) == b"RFB 003.008\n"
+
+        before = shared.counter(screen)
+        with never_reads(int(match[1])):
+            eventually(lambda: shared.counter(screen) > before, 60, lambda: shared.story(screen))
+            assert "wrote" in shared.cli("vnc", "screenshot", screen, "-f", str(file))
         assert greeting(int(match[1])) == b"RFB 003.008\n"
     finally:
         proxy.terminate()

@@ -1,7 +1,9 @@
 """The guest's own agent, through kubectl: what it tells, freezing, and the reboot by it."""
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +65,25 @@ def told_again(instance: Instance) -> str:
     return instance.kubectl("get", "--raw", f"{SUBRESOURCES}/guestosinfo", check=False)
 
 
+def port_of_the_agent(command: str) -> str:
+    """A command of the guest with the agent's port as $port."""
+    return f"for p in /sys/class/virtio-ports/*; do port=/dev/${{p##*/}}; {command}; break; done\n"
+
+
+def babbles(instance: Instance, name: str) -> None:
+    """In the place of its agent the guest sends 100 MB of nonsense: told as an error, harmless, and over with it."""
+    endless = "killall qemu-ga; yes '{\"return\": [[[[' | head -c 100000000 >$port & touch /run/babbles"
+    instance.cli("console", name, "--seconds", "2", stdin=port_of_the_agent(endless), check=False)
+    eventually(lambda: "Anyvisor test guest 1" not in told_again(instance), 60, lambda: instance.story(name))
+    assert instance.phase(name) == "Running"
+    agent = next(pid for own, pid in instance.processes().items() if own.startswith("agent-"))
+    resident = int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{agent}/status").read_text())[0])
+    assert resident < 200 << 10, "the node's agent keeps what the guest says"
+    again = "killall yes head; /usr/sbin/qemu-ga -m virtio-serial -p $port -t /run -f /run/qemu-ga.pid &"
+    instance.cli("console", name, "--seconds", "2", stdin=port_of_the_agent(again), check=False)
+    eventually(lambda: "Anyvisor test guest 1" in told_again(instance), 120, lambda: instance.story(name))
+
+
 def test_a_guest_with_an_agent(shared: Instance, talks: str) -> None:
     told = json.loads(shared.kubectl("get", "--raw", f"{SUBRESOURCES}/guestosinfo"))
     assert told["os"]["prettyName"] == "Anyvisor test guest 1"
@@ -87,6 +108,7 @@ def test_a_guest_with_an_agent(shared: Instance, talks: str) -> None:
     shared.kill(*(name for name in shared.processes() if name.startswith(("agent-", "driver-"))))
     eventually(lambda: "Anyvisor test guest 1" in told_again(shared), 60, lambda: shared.story(talks))
 
+    babbles(shared, talks)
     shared.cli("soft-reboot", talks)
     eventually(lambda: shared.console(talks).count("ANYVISOR ready") >= 2, 60, lambda: shared.story(talks))
     assert shared.phase(talks) == "Running"

@@ -188,16 +188,43 @@ def uid_of(instance: Instance) -> str:
     return str(found["metadata"]["uid"])
 
 
+def add_sockets(instance: Instance, vm: str) -> None:
+    """One more CPU socket comes while the guest runs; more than there are places for need a restart."""
+
+    def ask_for(sockets: int) -> None:
+        spec = {"spec": {"template": {"spec": {"domain": {"cpu": {"sockets": sockets}}}}}}
+        instance.kubectl("patch", "vm", vm, "--type=merge", "-p", json.dumps(spec))
+
+    def status(kind: str) -> dict[str, Any]:
+        found: dict[str, Any] = instance.get(kind, vm) or {}
+        return found["status"]
+
+    def restart_required() -> bool:
+        return any(each["type"] == "RestartRequired" for each in status("vm").get("conditions", []))
+
+    ask_for(2)
+    eventually(lambda: status("vmi")["currentCPUTopology"]["sockets"] == 2, 60, lambda: instance.story(vm))
+    assert "cpus=2\n" in ask(instance, vm, "echo cpus=$(ls -d /sys/devices/system/cpu/cpu[0-9]* | wc -l)")
+    assert not restart_required()
+    assert not [each for each in status("vmi")["conditions"] if each["type"] == "HotVCPUChange"]
+    ask_for(9)
+    eventually(restart_required, 60, lambda: instance.story(vm))
+    ask_for(2)
+    eventually(lambda: not restart_required(), 60, lambda: instance.story(vm))
+
+
 def test_disks_and_media_come_and_go(instance: Instance) -> None:
     for name in ("one", "two", "film"):
         instance.apply(claim(name))
     vm = linux_vm("hot")
+    vm["spec"]["template"]["spec"]["domain"]["cpu"] = {"sockets": 1}
     vm["spec"]["template"]["spec"]["domain"]["devices"]["disks"] = [{"name": "cd", "cdrom": {"bus": "scsi"}}]
     instance.apply(vm)
     instance.apply(tiny_vm("other"))
     instance.wait_phase("hot")
     booted(instance, "hot")
     assert disks_of(instance, "hot") == set()
+    add_sockets(instance, "hot")
 
     add_volume(instance, "hot", "one", "scsi")
     add_volume(instance, "hot", "two", "virtio")

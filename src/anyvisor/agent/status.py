@@ -22,6 +22,7 @@ FINAL: Final = frozenset({SUCCEEDED, FAILED})
 
 MULTUS: Final = "multus-status"
 """Source of what is known of an interface, beside `domain` and `guest-agent`: the pod's networks."""
+CPU_CHANGE: Final = "HotVCPUChange"
 CREDENTIALS: Final = "AccessCredentialsSynchronized"
 NODE_LABEL: Final = "kubevirt.io/nodeName"
 
@@ -72,6 +73,14 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuSockets:
+    """How many CPU sockets the guest has, and why it has not as many as it should."""
+
+    present: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What is known of a machine now. None and empty mean: say nothing about it."""
 
@@ -85,6 +94,7 @@ class Observation:
     guest: GuestFacts | None = None
     volumes: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What is new of volumes: fields for the entries of `volumeStatus` that there are, by name."""
+    sockets: CpuSockets | None = None
     credentials: str | None = None
     """Why keys and passwords are not set in the guest; empty when they are."""
 
@@ -189,6 +199,10 @@ def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:
         volumes = _volumes(vmi, seen.volumes, listed)
         if volumes != listed:
             new["volumeStatus"] = volumes
+    if seen.sockets is not None:
+        topology = {**object_at(old, "currentCPUTopology"), "sockets": seen.sockets.present}
+        if topology != old.get("currentCPUTopology"):
+            new["currentCPUTopology"] = topology
     if seen.guest is not None:
         if seen.guest.operating_system and seen.guest.operating_system != old.get("guestOSInfo"):
             new["guestOSInfo"] = seen.guest.operating_system
@@ -241,6 +255,9 @@ def _wanted(seen: Observation) -> dict[str, Json | None]:
         return wanted
     wanted["Paused"] = _paused(state) if state.phase == hri.PHASE_PAUSED else None
     wanted["AgentConnected"] = _condition("True") if state.guest_agent.connected else None
+    if seen.sockets is not None:
+        failed = seen.sockets.problem
+        wanted[CPU_CHANGE] = _condition("False", "HotPlugCPUError", failed) if failed else None
     if seen.credentials is not None:
         status = "False" if seen.credentials else "True"
         wanted[CREDENTIALS] = _condition(status, message=seen.credentials)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from anyvisor.agent import adopt, finish, hotplug, links, nics, plan, start, status, stop, vmi_status
+from anyvisor.agent import adopt, finish, hotplug, links, nics, plan, sockets, start, status, stop, vmi_status
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.guest import credentials
 from anyvisor.agent.handover import HandOverError
@@ -21,7 +21,7 @@ from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.plan import PodPlan
 from anyvisor.agent.start import StartError
-from anyvisor.agent.status import Observation, Problem
+from anyvisor.agent.status import CpuSockets, Observation, Problem
 from anyvisor.agent.volumes import payloads
 from anyvisor.api.meta import Json, condition, is_deleting, name, namespace, object_at, text_at, uid
 from anyvisor.hri.errors import HriError
@@ -219,7 +219,11 @@ async def _running(
     if vmi is not None:
         problem = problem or _trouble(machine, state)
         problem = problem or await links.follow(context, machine, vmi, session, state)
-        await _show(context, machine, vmi, state, problem or machine.nic_changes.problem)
+        try:
+            changed = await sockets.follow(context, machine, vmi, session, state)
+        except HriError as error:
+            changed, problem = None, Problem("SocketsNotChanged", f"spec.domain.cpu.sockets: {error}")
+        await _show(context, machine, vmi, state, problem or machine.nic_changes.problem, changed)
     if until is not None:
         return await stop.step(context, machine, session, until)
     if problem is not None:
@@ -312,6 +316,7 @@ async def _show(
     vmi: Json,
     state: MachineState | None,
     problem: Problem | None,
+    changed: CpuSockets | None,
 ) -> None:
     """Tell the VMI what is known of its machine."""
     record = machine.record
@@ -341,6 +346,7 @@ async def _show(
         interfaces=machine.interfaces,
         guest=machine.guest.facts,
         volumes=machine.hotplug.told.copy(),
+        sockets=changed,
         credentials=known,
     )
     shown = await vmi_status.write(context.client, vmi, seen)

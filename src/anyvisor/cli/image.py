@@ -12,7 +12,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """One parser a verb."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     take = verbs.add_parser("import", help="take in a disk or a container image")
-    take.add_argument("file", metavar="FILE", type=Path, help="raw or qcow2 disk, or an OCI / `docker save` archive")
+    take.add_argument(
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="raw, qcow2, VMDK, VHD(X) or VDI disk, or an image archive (OCI, `docker save`)",
+    )
     take.add_argument("--name", required=True, metavar="REF", help="what VMs call it, e.g. demo or host/demo:1")
     pull = verbs.add_parser("pull", help="fetch a container image from its registry")
     pull.add_argument("name", metavar="REF", help="e.g. quay.io/containerdisks/debian:12")
@@ -60,13 +65,25 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{error.filename or 'the store'}: {error.strerror or error}") from error
 
 
-def _import(_instance: Any, store: Any, arguments: argparse.Namespace) -> int:
+def _import(instance: Any, store: Any, arguments: argparse.Namespace) -> int:
+    from anyvisor.cli.progress import bar
+    from anyvisor.embedded.images.convert import converted, foreign_format
+
+    if not foreign_format(arguments.file):
+        return _take_in(store, arguments, arguments.file)
+    with bar(f"converting {arguments.file.name}") as progress:
+        work = converted(arguments.file, instance.image_dir / "convert", instance.users.images, progress)
+        with work as disk:
+            return _take_in(store, arguments, disk)
+
+
+def _take_in(store: Any, arguments: argparse.Namespace, file: Path) -> int:
     shown = sys.stderr.isatty()
 
     def progress(path: str, size: int) -> None:
         print(f"\r{path}: {size >> 20} MiB", end="", file=sys.stderr)
 
-    image = store.import_file(arguments.file, arguments.name, progress if shown else None)
+    image = store.import_file(file, arguments.name, progress if shown else None)
     if shown:
         print("\r\033[K", end="", file=sys.stderr)
     print(f"image {image.reference} imported ({len(image.files)} files, {_size(image.bytes)})")

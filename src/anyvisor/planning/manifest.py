@@ -111,6 +111,20 @@ class Pod(_Data, frozen=True, kw_only=True):
     """guest: the VMM keeps the guest's memory in files of /dev/shm, which must be as large."""
 
 
+class ImageTool(_Data, frozen=True, kw_only=True):
+    """A program of the VMM's that turns a disk file of a foreign format into a raw one.
+
+    It is run as a user without rights, and told of its progress by a number before a percent sign in what it prints.
+    """
+
+    formats: dict[str, str]
+    """Which formats it reads (vmdk, vhd, vhdx, vdi), and the words for them in its command."""
+    command: tuple[str, ...]
+    """The first word is a program on the path; `{format}`, `{input}` and `{output}` are filled in."""
+    install: str = ""
+    """How to get it: one command or sentence."""
+
+
 class Skew(_Data, frozen=True, kw_only=True):
     """Which machines of one driver version another may take over, and how."""
 
@@ -143,6 +157,7 @@ class Manifest(_Data, frozen=True, kw_only=True):
     """JSON Schema of the class's parameters (an object of scalars); empty = the driver takes none."""
     overhead: OverheadModel
     pod: Pod = Pod()
+    image_tools: tuple[ImageTool, ...] = ()
     skew: tuple[Skew, ...] = ()
     identity: dict[str, tuple[str, ...]] = {}
     """Facet (uuid, mac, pci, profile, cpu-model, firmware-vars, tpm-state) -> reset, restart, upgrade, move."""
@@ -249,6 +264,10 @@ def _check_head(manifest: Manifest) -> list[str]:
             for scope in scopes
             if scope not in _SCOPES
         ]
+    for index, tool in enumerate(manifest.image_tools):
+        text = " ".join(tool.command)
+        if not tool.formats or "{input}" not in text or "{output}" not in text:
+            problems.append(f"imageTools[{index}]: it needs formats, and a command with {{input}} and {{output}}")
     if manifest.parameters:
         problems += _check_schema(manifest.parameters)
     return problems

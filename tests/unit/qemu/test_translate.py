@@ -178,6 +178,16 @@ def test_cpu_features_and_topology() -> None:
     assert values(result, "cpu") == ["max,vmx=off,aes=on,enforce=on"]
 
 
+def test_sockets_that_can_come_while_the_guest_runs_have_their_places() -> None:
+    made = machine()
+    made.cpu.sockets, made.cpu.cores, made.cpu.max_sockets = 2, 3, 8
+    assert values(translate(made, HOST), "smp") == ["cpus=6,maxcpus=24,sockets=8,cores=3,threads=1"]
+    made.cpu.max_sockets = 400
+    result = translate(made, HOST)
+    assert values(result, "smp") == ["cpus=6,maxcpus=255,sockets=85,cores=3,threads=1"]
+    assert [(each.field, each.have) for each in result.findings] == [("cpu.max_sockets", "85")]
+
+
 @pytest.mark.parametrize("model", ["Unknown", "EPYC,check=off", "max,+x", "-S"])
 def test_cpu_models_that_are_not_known_are_refused(model: str) -> None:
     made = machine()
@@ -538,8 +548,8 @@ def test_all_that_is_not_served_is_named_at_once() -> None:
     made = machine()
     made.cpu.dedicated.append(1)
     made.memory.locked = True
-    made.cpu.max_sockets = 2
-    assert refused(made) >= {"cpu.dedicated[0]", "memory.locked", "cpu.max_sockets"}
+    made.memory.max_bytes = 1 << 40
+    assert refused(made) >= {"cpu.dedicated[0]", "memory.locked", "memory.max_bytes"}
 
 
 def test_ids_are_checked() -> None:

@@ -107,7 +107,12 @@ def _sockets(run: VmPass, after: Json) -> None:
     wanted = object_at(template_spec(run.effective), "domain", "cpu")
     present = object_at(after, "spec", "domain", "cpu")
     sockets, running = wanted.get("sockets") or 0, present.get("sockets") or 0
-    if not wanted or not present or sockets == running or not run.world.settings.live_update:
+    if not wanted or not present or not run.world.settings.live_update:
+        return
+    if has(list_at(after, "status", "conditions"), words.VCPU_CHANGE, "False"):
+        require_restart(run, "cpu.sockets could not be changed while the guest runs; restart to apply it")
+        return
+    if sockets == running:
         return
     if has(list_at(after, "status", "conditions"), words.VCPU_CHANGE, "True"):
         run.draft.problem = Problem("HotPlugCPUError", "another change of CPU sockets is still in progress")

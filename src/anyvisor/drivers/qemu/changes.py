@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from anyvisor.drivers.qemu import blocks
+from anyvisor.drivers.qemu import blocks, cpus
 from anyvisor.drivers.qemu.qmp import Command, QmpClient, QmpRefused
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate.disks import add_live, add_medium, is_virtio
@@ -312,6 +312,19 @@ async def _set_link(session: Session, request: ApplyRequest, _descriptors: Descr
         raise Refused(f"QEMU refused to change the link: {error.description}") from error
 
 
+# CPUs
+
+
+async def _set_cpu(session: Session, request: ApplyRequest, _descriptors: Descriptors) -> None:
+    client = session.client()
+    added = cpus.additions(await client.execute("query-hotpluggable-cpus"), request.set_cpu.sockets)
+    for arguments in added:
+        try:
+            await client.execute("device_add", arguments)
+        except QmpRefused as error:
+            raise Refused(f"QEMU refused to add a CPU: {error.description}") from error
+
+
 _CHANGES: Final[Mapping[str, Change]] = {
     "attach_disk": _attach_disk,
     "detach_disk": _detach_disk,
@@ -319,4 +332,5 @@ _CHANGES: Final[Mapping[str, Change]] = {
     "attach_nic": _attach_nic,
     "detach_nic": _detach_nic,
     "set_link": _set_link,
+    "set_cpu": _set_cpu,
 }

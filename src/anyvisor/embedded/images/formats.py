@@ -24,6 +24,10 @@ _FOREIGN = {
 }
 
 
+CONVERTIBLE = frozenset({"vmdk", "vhd", "vhdx", "vdi"})
+"""What a driver's tool can turn into a raw disk."""
+
+
 @dataclass(frozen=True, slots=True)
 class DiskFormat:
     """A recorded format: `raw` or `qcow2`, and the size that a guest sees."""
@@ -45,7 +49,14 @@ def detect(descriptor: int) -> DiskFormat:
         return DiskFormat("qcow2", info.virtual_bytes)
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):
-            raise ImageError(f"is a {name} file: convert it to a raw or qcow2 disk first")
+            remedy = "import it as a file" if name.lower() in CONVERTIBLE else "convert it to a raw or qcow2 disk first"
+            raise ImageError(f"is a {name} file: {remedy}")
     if size < _SECTOR:
         raise ImageError(f"holds {size} bytes, which is no disk")
     return DiskFormat("raw", -(-size // _SECTOR) * _SECTOR)
+
+
+def foreign(head: bytes) -> str:
+    """The name of a format, by a file's first bytes, that has to be converted and can be; else empty."""
+    found = next((name.lower() for magic, name in _FOREIGN.items() if head.startswith(magic)), "")
+    return found if found in CONVERTIBLE else ""

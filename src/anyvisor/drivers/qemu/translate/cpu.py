@@ -100,4 +100,16 @@ def _add_topology(draft: Draft, machine: Machine) -> None:
     if total > MAX_CPUS:
         have, want = str(MAX_CPUS), str(total)
         draft.refuse("LIMIT_EXCEEDED", "cpu", f"a machine has at most {MAX_CPUS} CPUs", have=have, want=want)
-    draft.option("smp", f"cpus={total},sockets={sockets},cores={cores},threads={threads}")
+    most = _most_sockets(draft, machine, sockets, cores * threads)
+    maximum = f",maxcpus={most * cores * threads}" if most > sockets else ""
+    draft.option("smp", f"cpus={total}{maximum},sockets={most},cores={cores},threads={threads}")
+
+
+def _most_sockets(draft: Draft, machine: Machine, sockets: int, per_socket: int) -> int:
+    """The sockets that the board has places for; those above `sockets` can be filled while the guest runs."""
+    wanted = max(machine.cpu.max_sockets, sockets)
+    most = max(min(wanted, MAX_CPUS // per_socket), sockets)
+    if most < wanted:
+        text = f"the machine has places for {most} sockets, as it can have {MAX_CPUS} CPUs at most"
+        draft.note("LIMITED", "cpu.max_sockets", text, have=str(most), want=str(wanted))
+    return most

@@ -31,7 +31,7 @@ _DEVICE_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 HONOURED: Final = frozenset(
     {
         *("id", "name", "accelerator", "profile", "parameters", "identity"),
-        *("cpu.sockets", "cpu.cores", "cpu.threads", "cpu.model", "cpu.features"),
+        *("cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max_sockets", "cpu.model", "cpu.features"),
         *("memory.size_bytes", "memory.shared", "memory.page_bytes"),
         *("boot.firmware", "boot.kernel", "boot.order"),
         *("disks.id", "disks.kind", "disks.bus", "disks.volume.layers", "disks.volume.size_bytes"),

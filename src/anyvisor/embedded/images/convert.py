@@ -1,0 +1,168 @@
+"""Turning disk files of foreign formats into raw ones, by a driver's tool that runs confined.
+
+The tool parses hostile files, so it runs as a user without rights in a directory of its own, with a copy of the file,
+and with limits on memory, on the size of what it writes, and on the time in which nothing comes.
+"""
+
+import contextlib
+import os
+import re
+import resource
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from anyvisor.agent.volumes.qcow2 import ImageError
+from anyvisor.api.meta import list_at, text_at
+from anyvisor.embedded.images import formats
+from anyvisor.embedded.images.confined import MODULE
+from anyvisor.hri import packages
+
+MAX_DISK_BYTES: Final = 1024**4
+"""What a file may become: an honest disk is smaller, a few kilobytes that claim to be exabytes are not."""
+MEMORY_BYTES: Final = 2 * 1024**3
+STALL_SECONDS: Final = 300.0
+LAST_WORDS: Final = 300
+INPUT: Final = "input"
+OUTPUT: Final = "output"
+_PERCENT: Final = re.compile(rb"(\d{1,3}(?:\.\d+)?)(?:/100)?%")
+_VMDK_CAPACITY: Final = slice(12, 20)
+
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A converter: its command by the format's word for it, and how to get it."""
+
+    command: tuple[str, ...]
+    word: str
+    install: str
+
+
+def foreign_format(source: Path) -> str:
+    """The format of a file that only a tool can read; empty for all others."""
+    if not source.is_file():
+        return ""
+    with source.open("rb") as file:
+        head = file.read(512)
+    name = formats.foreign(head)
+    if name == "vmdk":
+        _check_vmdk(head)
+    return name
+
+
+def _check_vmdk(head: bytes) -> None:
+    """Only files that hold their disk themselves: a descriptor is a text that names other files of this machine."""
+    if head[:4] != b"KDMV" or not int.from_bytes(head[_VMDK_CAPACITY], "little"):
+        raise ImageError("is a VMDK descriptor, which names other files: export the disk as one (monolithic) file")
+
+
+def find_tool(format_name: str, manifests: Sequence[dict[str, Any]] | None = None) -> Tool:
+    """The first tool of an installed driver that reads the format.
+
+    Raises:
+        ImageError: there is none; the message says how to get one.
+    """
+    hints: list[str] = []
+    for manifest in manifests if manifests is not None else _manifests():
+        for described in list_at(manifest, "imageTools"):
+            word = text_at(described, "formats", format_name)
+            if not word:
+                continue
+            tool = Tool(tuple(described["command"]), word, text_at(described, "install"))
+            if shutil.which(tool.command[0]) is not None:
+                return tool
+            hints.append(tool.install or f"install {tool.command[0]}")
+    hint = f": {hints[0]}" if hints else ", and no installed driver has a tool for it: convert it to a raw disk first"
+    raise ImageError(f"is a {format_name.upper()} file{hint}")
+
+
+def _manifests() -> list[dict[str, Any]]:
+    return [packages.load(name).manifest for name in packages.present()]
+
+
+@contextlib.contextmanager
+def converted(source: Path, place: Path, user: int, progress: Progress) -> Generator[Path]:
+    """A raw disk of the file's content, below `place` while the block runs; the file itself where it needs no tool.
+
+    Raises:
+        ImageError: it cannot be converted; the message says why, and nothing is kept.
+        OSError: there is no room for it.
+    """
+    name = foreign_format(source)
+    if not name:
+        yield source
+        return
+    tool = find_tool(name)
+    place.mkdir(mode=0o711, parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="convert-", dir=place))
+    try:
+        shutil.copyfile(source, directory / INPUT)
+        if os.geteuid() != user:
+            for path in (directory, directory / INPUT):
+                os.chown(path, user, user)
+        _run(tool, directory, user, progress)
+        made = directory / f"{source.stem}.raw"
+        (directory / OUTPUT).rename(made)
+        yield made
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _run(tool: Tool, directory: Path, user: int, progress: Progress) -> None:
+    places = {"{format}": tool.word, "{input}": INPUT, "{output}": OUTPUT}
+    command = [_filled(word, places) for word in tool.command]
+    words = [sys.executable, "-m", MODULE, str(user), str(directory), str(MAX_DISK_BYTES), *command]
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment, bufsize=0
+    ) as process:
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            said = _follow(process.stdout, process.stderr, progress)
+        except BaseException:
+            process.kill()
+            raise
+        if process.wait():
+            raise ImageError(f"cannot be converted: {said or f'{command[0]} ended with {process.returncode}'}")
+
+
+def _filled(word: str, places: Mapping[str, str]) -> str:
+    for place, value in places.items():
+        word = word.replace(place, value)
+    return word
+
+
+def _follow(out: IO[bytes], errors: IO[bytes], progress: Progress) -> str:
+    """Read until both ends close; the last words on standard error."""
+    said, seen = b"", b""
+    still = {out.fileno(), errors.fileno()}
+    until = time.monotonic() + STALL_SECONDS
+    while still:
+        ready, _, _ = select.select(list(still), [], [], max(until - time.monotonic(), 0))
+        if not ready:
+            raise ImageError(f"cannot be converted: the tool has told nothing for {STALL_SECONDS:g} s")
+        for descriptor in ready:
+            data = os.read(descriptor, 4096)
+            if not data:
+                still.discard(descriptor)
+            elif descriptor == errors.fileno():
+                said = (said + data)[-LAST_WORDS:]
+            else:
+                seen = (seen + data)[-64:]
+                if found := _PERCENT.findall(seen):
+                    progress(min(int(float(found[-1])), 100), 100)
+                until = time.monotonic() + STALL_SECONDS
+    return said.decode(errors="replace").strip()
