@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -24,6 +25,7 @@ from tests.guests import tiny_kernel
 from tests.libvirt_daemon import Daemon, missing
 
 REPEATS = 15
+STEP = re.compile(r"(\S+)=([\d.]+)")
 VMM = "qemu-system-x86_64"
 
 
@@ -179,8 +181,18 @@ async def test_create_to_first_byte(instance: Instance) -> None:
         lines += [row("virsh create -> first serial byte", virsh), f"virsh create takes {ratio:.1f} times as long"]
     names = sorted({name for steps in ours for name in steps}, key=lambda name: statistics.median(steps_of(ours, name)))
     lines += [row(f"  after POST: {name}", steps_of(ours, name)) for name in names]
+    lines += [row(f"  of it in the agent: {name}", values) for name, values in agent_steps(instance).items()]
     report("create -> first serial byte (tiny guest, software emulation)", lines)
     assert len(first) == len(shell) == REPEATS
+
+
+def agent_steps(instance: Instance) -> dict[str, list[float]]:
+    """What the node's agent tells in its log of the steps of each start."""
+    found: dict[str, list[float]] = {}
+    for line in (instance.data_dir / "logs" / "agent-node-1.log").read_text().splitlines():
+        for name, value in STEP.findall(line.partition("started, milliseconds:")[2]):
+            found.setdefault(name, []).append(float(value))
+    return found
 
 
 def steps_of(runs: list[dict[str, float]], name: str) -> list[float]:

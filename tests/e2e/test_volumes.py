@@ -182,6 +182,14 @@ def set_medium(instance: Instance, vm: str, *volumes: dict[str, Any]) -> None:
     instance.kubectl("patch", "vm", vm, "--type=merge", "-p", json.dumps(patch))
 
 
+IDENTITY = (
+    "cat /sys/class/dmi/id/product_uuid /sys/class/dmi/id/product_serial; "
+    "for n in /sys/class/net/eth*; do echo net $(cat $n/address) $(readlink -f $n/device); done; "
+    "for b in /sys/block/vd*; do echo disk $(cat $b/serial) $(readlink -f $b/device); done"
+)
+"""What a guest knows its machine by: the same in the next run, also of what came while this one ran."""
+
+
 def uid_of(instance: Instance) -> str:
     """Of the VMI; empty when there is none."""
     found: dict[str, Any] = instance.get("vmi", "hot") or {"metadata": {"uid": ""}}
@@ -218,6 +226,7 @@ def test_disks_and_media_come_and_go(instance: Instance) -> None:
         instance.apply(claim(name))
     vm = linux_vm("hot")
     vm["spec"]["template"]["spec"]["domain"]["cpu"] = {"sockets": 1}
+    vm["spec"]["template"]["spec"]["domain"]["firmware"]["serial"] = "hot-serial"
     vm["spec"]["template"]["spec"]["domain"]["devices"]["disks"] = [{"name": "cd", "cdrom": {"bus": "scsi"}}]
     instance.apply(vm)
     instance.apply(tiny_vm("other"))
@@ -256,9 +265,12 @@ def test_disks_and_media_come_and_go(instance: Instance) -> None:
     in_phase(instance, "hot", "one", "")
     assert disks_of(instance, "hot") == {"two"}
 
-    before = uid_of(instance)
+    before, identity = uid_of(instance), ask(instance, "hot", IDENTITY)
+    assert "disk two /sys/devices/pci" in identity
     instance.cli("restart", "hot")
     eventually(lambda: uid_of(instance) not in ("", before) and instance.phase("hot") == "Running", 120)
     in_phase(instance, "hot", "two", "Ready")
     volume = (instance.get("pvc", "two") or {})["spec"]["volumeName"]
     assert (instance.data_dir / "volumes" / volume / "disk.img").read_bytes()[:4] == b"kept"
+    booted(instance, "hot")
+    assert ask(instance, "hot", IDENTITY) == identity
