@@ -111,7 +111,7 @@ async def test_a_virtio_disk_takes_a_spare_port_and_stays_until_the_guest_lets_g
     await boot(rig, "seabios")
     path = image(rundir, "first")
     await apply(rig, disk("disk.first", Disk.BUS_VIRTIO), "disk.first", path)
-    assert (await devices(rig))["disk.first"] == "0000:01:00.0"
+    assert (await devices(rig))["disk.first"] == "0000:02:00.0"
     with pytest.raises(DeadlineExceeded, match="has not let go of disk"):
         await apply(rig, ApplyRequest(detach_disk="disk.first"))
 

@@ -102,8 +102,8 @@ def test_addresses_are_given_once_and_kept() -> None:
     made.nics.add(id="n", mac="52:54:00:00:00:01", model=Nic.MODEL_VIRTIO).user.network = "10.0.2.0/24"
     result = translate(made, HOST)
     assert {each.id: each.address for each in result.devices} == {
-        "n": "0000:02:00.0",
-        "a": "0000:03:00.0",
+        "n": "0000:03:00.0",
+        "a": "0000:02:00.0",
         "b": "0000:01:00.0",
     }
     assert len(ET.fromstring(result.xml).findall("devices/controller[@type='pci']")) == 3

@@ -449,7 +449,7 @@ def test_disk_buses_and_an_empty_tray() -> None:
     add_disk(made, "c", Disk.BUS_SCSI)
     made.disks.add(id="tray", kind=Disk.KIND_CDROM, bus=Disk.BUS_SATA)
     result = translate(made, HOST)
-    assert device(result, "disk-v")["bus"] == "port1"
+    assert device(result, "disk-v")["bus"] == "port2"
     assert (device(result, "disk-s")["driver"], device(result, "disk-s")["bus"]) == ("ide-hd", "ide.0")
     assert (device(result, "disk-c")["driver"], device(result, "disk-c")["bus"]) == ("scsi-hd", "scsi0.0")
     tray = device(result, "disk-tray")
@@ -508,7 +508,7 @@ def test_nics_by_tap_and_user_network() -> None:
     assert (first["mq"], first["vectors"], first["host_mtu"]) == (True, 6, 1400)
     assert [(each.id, each.address) for each in result.devices] == [
         ("one", "0000:01:00.0"),
-        ("two", "0000:02:00.0"),
+        ("two", "0000:03:00.0"),
     ]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from anyvisor.drivers.qemu import blocks, cpus
@@ -70,7 +70,8 @@ def _place(session: Session, disk: Disk, present: Sequence[str]) -> int:
             findings=[finding("CAP_NO", "no address can be asked for", field="attach_disk.pci_address")],
         )
     if is_virtio(disk):
-        free = _free_ports(session, present)
+        port = pci_ports.choose(pci_ports.DISKS, _free_ports(session, present))
+        free = iter(() if port is None else (port,))
         what = "no free root port is left for a virtio disk; use bus scsi, or stop and start the machine"
     else:
         free = (number for number in range(SCSI_IDS) if f"scsi:{number}" not in taken)
@@ -87,10 +88,10 @@ def _taken(session: Session) -> set[str]:
     return {device.address for device in session.machine.state.devices}
 
 
-def _free_ports(session: Session, present: Sequence[str]) -> Iterator[int]:
-    """Root ports that have nothing behind them, the lowest first."""
+def _free_ports(session: Session, present: Sequence[str]) -> list[int]:
+    """Root ports that have nothing behind them."""
     taken = _taken(session)
-    return (port for port in blocks.ports(list(present)) if pci_ports.address(port) not in taken)
+    return [port for port in blocks.ports(list(present)) if pci_ports.address(port) not in taken]
 
 
 async def _carry_out(client: QmpClient, draft: LiveDraft, index: int, descriptors: Descriptors) -> None:
@@ -250,7 +251,7 @@ async def _attach_nic(session: Session, request: ApplyRequest, descriptors: Desc
             f"network interface {nic.id[:80]!r} is attached already, or the guest has not yet let go of it",
             findings=[finding("DEVICE_EXISTS", "the id is in use", field="attach_nic.id", have=nic.id[:80])],
         )
-    port = next(_free_ports(session, present), None)
+    port = pci_ports.choose(pci_ports.NICS, _free_ports(session, present))
     if port is None:
         what = "no free root port is left for a network interface; stop and start the machine"
         raise Refused(what, findings=[finding("LIMIT_EXCEEDED", what, field="attach_nic")])

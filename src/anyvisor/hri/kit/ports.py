@@ -1,14 +1,19 @@
 """Root ports of a PCI Express board, one for each disk and NIC: bus N, slot 0, where N counts from 1.
 
 Addresses are given once, reported, and given back with the machine's next start. Ports are only ever added at the end.
+NICs have the odd buses and disks the even ones, as long as there are enough: so a NIC that came while the guest ran,
+and stands among the others at the next start, is where it was, and moves no disk.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 MAX_PORTS: Final = 48
+NICS: Final = 1
+DISKS: Final = 2
+"""The first bus of each kind."""
 _PORT_SLOTS: Final = range(0x10, 0x16)
 _FUNCTIONS: Final = 8
 _ADDRESS: Final = re.compile(r"(?:0000:)?([0-9a-f]{2}):00\.0")
@@ -37,24 +42,29 @@ def address(bus: int) -> str:
     return f"0000:{bus:02x}:00.0"
 
 
-def allocate(wanted: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The bus of each device; `wanted` has (device id, earlier address or empty) in the machine's order."""
-    wanted = list(wanted)
+def allocate(nics: Iterable[tuple[str, str]], disks: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """The bus of each device; both have (device id, earlier address or empty) in the machine's order."""
+    wanted = [*((*each, NICS) for each in nics), *((*each, DISKS) for each in disks)]
     buses: dict[str, int] = {}
-    for device_id, earlier in wanted:
+    for device_id, earlier, _ in wanted:
         if earlier:
             bus = _bus(earlier)
             if bus in buses.values():
                 raise AddressError(f"{earlier} is given to two devices; leave one empty to get a free one")
             buses[device_id] = bus
-    free = (bus for bus in range(1, MAX_PORTS + 1) if bus not in set(buses.values()))
-    for device_id, earlier in wanted:
+    for device_id, earlier, first in wanted:
         if not earlier:
-            bus = next(free, None)
+            bus = choose(first, set(range(1, MAX_PORTS + 1)) - set(buses.values()))
             if bus is None:
                 raise AddressError(f"the machine has more than {MAX_PORTS} disks and NICs")
             buses[device_id] = bus
     return buses
+
+
+def choose(first: int, free: Collection[int]) -> int | None:
+    """The bus for one more device (`first`: NICS or DISKS): the lowest of its kind, else of all; None: none is left."""
+    own = [bus for bus in free if bus % 2 == first % 2]
+    return min(own or free, default=None)
 
 
 def _bus(earlier: str) -> int:

@@ -118,12 +118,10 @@ def _add_ends(draft: Draft, machine: Machine) -> None:
 
 def _add_ports(draft: Draft, machine: Machine) -> dict[str, int]:
     """Root ports for NICs and virtio disks; returns the bus of each."""
-    wanted = [
-        *((nic.id, nic.pci_address) for nic in machine.nics),
-        *((disk.id, disk.pci_address) for disk in machine.disks if is_virtio(disk)),
-    ]
+    nics = [(nic.id, nic.pci_address) for nic in machine.nics]
+    disks = [(disk.id, disk.pci_address) for disk in machine.disks if is_virtio(disk)]
     try:
-        buses = pci_ports.allocate(wanted)
+        buses = pci_ports.allocate(nics, disks)
     except pci_ports.AddressError as error:
         raise Refused(f"PCI addresses: {error}") from error
     count = max(buses.values(), default=0)

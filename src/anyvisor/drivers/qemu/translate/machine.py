@@ -165,12 +165,10 @@ def _add_ports(draft: Draft, machine: Machine) -> dict[str, int]:
     A machine that starts by the fast firmware has no spare ones, as that one numbers several the other way round; its
     further disks go to SCSI.
     """
-    wanted = [
-        *((nic.id, nic.pci_address) for nic in machine.nics),
-        *((disk.id, disk.pci_address) for disk in machine.disks if is_virtio(disk)),
-    ]
+    nics = [(nic.id, nic.pci_address) for nic in machine.nics]
+    disks = [(disk.id, disk.pci_address) for disk in machine.disks if is_virtio(disk)]
     try:
-        buses = pci_ports.allocate(wanted)
+        buses = pci_ports.allocate(nics, disks)
     except pci_ports.AddressError as error:
         raise Refused(f"PCI addresses: {error}") from error
     spare = 0 if platform.uses_qboot(machine, buses) else machine.attachable_disks
