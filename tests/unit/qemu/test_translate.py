@@ -512,6 +512,19 @@ def test_nics_by_tap_and_user_network() -> None:
     ]
 
 
+def test_a_user_network_is_warned_of_or_cut_off() -> None:
+    made = machine()
+    nic = made.nics.add(id="n", mac="02:00:00:00:00:01")
+    nic.user.network = "10.0.2.0/24"
+    result = translate(made, HOST)
+    assert [(each.severity, each.field) for each in result.findings] == [("warn", "nics[0].user")]
+    assert "restrict" not in documents(result, "netdev")[0]
+    made.parameters["userNetwork"] = "isolated"
+    result = translate(made, HOST)
+    assert list(result.findings) == []
+    assert documents(result, "netdev")[0]["restrict"] is True
+
+
 BAD_NICS: list[tuple[Callable[[Nic], object], str]] = [
     (lambda nic: setattr(nic, "mac", "02:00:00:00:00"), "nics[0].mac"),
     (lambda nic: setattr(nic, "mac", "x,script=/bin/sh"), "nics[0].mac"),

@@ -84,7 +84,7 @@ def translate(machine: Machine, host: Host) -> Translation:
     boot = _boot_indexes(draft, machine)
     usb.add_controller(draft, machine)
     add_consoles(draft, machine.consoles)
-    add_nics(draft, machine.nics, buses, boot)
+    add_nics(draft, machine.nics, buses, boot, isolated=machine.parameters.get("userNetwork") == "isolated")
     add_disks(draft, machine.disks, buses, boot, more=machine.attachable_disks > 0)
     add_displays(draft, machine.displays, host)
     add_devices(draft, machine.devices, host)

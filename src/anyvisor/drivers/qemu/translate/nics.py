@@ -23,6 +23,10 @@ MODELS: Final = {
 NIC_PREFIX: Final = "nic-"
 _MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 MAX_QUEUES: Final = 64
+LOOPBACK_OPEN: Final = (
+    "the guest reaches what listens on this machine's loopback (127.0.0.1) through the user-mode network, which has no "
+    "switch against that alone; run as root, or set the class's parameter userNetwork to isolated"
+)
 PROTOCOLS: Final = {PortForward.PROTOCOL_TCP: "tcp", PortForward.PROTOCOL_UDP: "udp"}
 
 
@@ -36,13 +40,17 @@ def netdev(nic_id: str) -> str:
     return f"net-{nic_id}"
 
 
-def add_nics(draft: Draft, nics: Sequence[Nic], buses: Mapping[str, int], boot: Mapping[str, int]) -> None:
-    """All network interfaces, in the machine's order."""
+def add_nics(
+    draft: Draft, nics: Sequence[Nic], buses: Mapping[str, int], boot: Mapping[str, int], *, isolated: bool = False
+) -> None:
+    """All network interfaces, in the machine's order. `isolated`: what is on the user-mode network stays in it."""
     for index, nic in enumerate(nics):
-        add_nic(draft, nic, f"nics[{index}]", buses[nic.id], boot.get(nic.id))
+        add_nic(draft, nic, f"nics[{index}]", buses[nic.id], boot.get(nic.id), isolated=isolated)
+        if nic.HasField("user") and not isolated:
+            draft.note("IGNORED", f"nics[{index}].user", LOOPBACK_OPEN, severity="warn")
 
 
-def add_nic(draft: Draft, nic: Nic, path: str, bus: int, boot_index: int | None) -> None:
+def add_nic(draft: Draft, nic: Nic, path: str, bus: int, boot_index: int | None, *, isolated: bool = False) -> None:
     """One network interface, behind the root port `bus`."""
     model = MODELS.get(nic.model)
     if model is None:
@@ -54,6 +62,8 @@ def add_nic(draft: Draft, nic: Nic, path: str, bus: int, boot_index: int | None)
     backend = _backend(draft, nic, path)
     if backend is None:
         return
+    if isolated and nic.HasField("user"):
+        backend["restrict"] = True
     draft.json("netdev", {"id": netdev(nic.id), **backend})
     properties = _properties(nic, netdev(nic.id), boot_index)
     draft.device(nic_device(nic.id), model, addresses.behind(bus), properties)
