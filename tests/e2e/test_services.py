@@ -5,6 +5,7 @@ import re
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from typing import Any
 from urllib.error import URLError
 
 import pytest
@@ -88,6 +89,25 @@ def test_a_guest_reaches_it_by_its_names(served: Instance) -> None:
         eventually(answered, 90, lambda shown=shown: "\n".join(shown[-2:]))
 
 
+def test_its_slices_follow_the_machines(served: Instance) -> None:
+    def ready() -> list[str]:
+        slices = [each for each in served.items("endpointslices") if each["metadata"]["name"].startswith("service-")]
+        found: list[dict[str, Any]] = []
+        for each in slices:
+            found += each["endpoints"] or []
+        return sorted(endpoint["targetRef"]["name"] for endpoint in found if endpoint["conditions"]["ready"])
+
+    served.cli("start", "service", check=False)  # where an earlier try of this test has stopped it
+    eventually(lambda: len(ready()) == 2, 120, lambda: served.story("service"))
+    served.cli("stop", "service")
+    eventually(lambda: len(ready()) == 1, 120, lambda: served.story("service"))
+    url = f"http://{cluster_ip(served)}/"
+    eventually(lambda: fetch(url) == "hello from service-2", 60, lambda: fetch(url))
+    assert {fetch(url) for _ in range(10)} == {"hello from service-2"}
+    served.cli("start", "service")
+    eventually(lambda: len(ready()) == 2, 120, lambda: served.story("service"))
+
+
 def test_one_machine_as_virtctl_exposes_it_and_a_service_that_selects_nothing(served: Instance) -> None:
     selector = {"vm.kubevirt.io/name": "service-2"}
     ports = [{"port": 8000, "targetPort": "http", "protocol": "TCP"}]
@@ -100,3 +120,14 @@ def test_one_machine_as_virtctl_exposes_it_and_a_service_that_selects_nothing(se
     eventually(lambda: "refused" in fetch(f"http://{cluster_ip(served, 'nobody')}/"), 10)
     shown = served.kubectl("get", "service", "exposed", "nobody")
     assert re.search(r"exposed\s+ClusterIP\s+10\.[0-9.]+\s+<none>\s+8000/TCP", shown)
+
+
+def test_the_rules_are_there_again_after_a_crash(served: Instance) -> None:
+    url = f"http://{cluster_ip(served)}/"
+    subprocess.run(["nft", "delete", "table", "ip", f"anyvisor_{served.identity[:8]}_services"], check=True, timeout=20)
+    assert not fetch(url).startswith("hello")
+    served.kill("agent-node-1")
+    pages(url, served)
+    served.kill("zygote")
+    served.up()
+    pages(url, served)

@@ -11,7 +11,8 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,12 +179,21 @@ def test_display_and_usb(running: Virtctl, tmp_path: Path) -> None:
         assert viewer.stdout is not None
         greeted(json.loads(viewer.stdout.readline())["port"], b"RFB 003.008\n")
         viewer.terminate()
-    with subprocess.Popen(running.command("usbredir", VM, "--no-launch"), stderr=subprocess.PIPE, text=True) as lender:
-        assert lender.stderr is not None
-        lines = iter(lender.stderr.readline, "")
-        port = next(found[1] for line in lines if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
-        greeted(int(port), bytes(4))
-        lender.terminate()
+    with listening(running, "usbredir", VM, "--no-launch") as port:
+        greeted(port, bytes(4))
+
+
+@contextmanager
+def listening(virtctl: Virtctl, *words: str) -> Generator[int]:
+    """A command that listens on a port of this machine and says so, until the block ends."""
+    command = virtctl.command(*words)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            lines = iter(process.stdout.readline, "")
+            yield int(next(found[1] for line in lines if (found := re.search(r"127\.0\.0\.1:(\d+)", line))))
+        finally:
+            process.terminate()
 
 
 def greeted(port: int, greeting: bytes) -> None:
@@ -192,15 +202,12 @@ def greeted(port: int, greeting: bytes) -> None:
 
 
 def test_ports_of_the_guest(running: Virtctl) -> None:
-    command = running.command("port-forward", f"vm/{VM}", ":80")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as forward:
-        assert forward.stdout is not None
-        lines = iter(forward.stdout.readline, "")
-        port = next(found[1] for line in lines if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
-        with socket.create_connection(("127.0.0.1", int(port)), timeout=60) as page:
-            page.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            assert b"hello from" in page.makefile("rb").read()
-        forward.terminate()
+    with (
+        listening(running, "port-forward", f"vm/{VM}", ":80") as port,
+        socket.create_connection(("127.0.0.1", port), timeout=60) as page,
+    ):
+        page.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert b"hello from" in page.makefile("rb").read()
     running.ok("expose", "vmi", VM, "--name", "exposed", "--port", "80")
     service = running.instance.get("service", "exposed")
     assert service is not None

@@ -1,12 +1,12 @@
 """Short calls from the command line to the instance's API server: the standard library alone, so they start at once."""
 
-import http.client
 import json
 import ssl
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from anyvisor.cli.http import Connection
 from anyvisor.cli.main import CommandError
 from anyvisor.embedded.instance import Instance, InstanceError, default_data_dir, open_instance
 
@@ -57,9 +57,7 @@ class Api:
             raise CommandError(f"{of.pki_dir} belongs to another user: run as that user") from error
         except OSError as error:
             raise CommandError(f"{of.pki_dir} is not complete: run `anyvisor up`") from error
-        self._connection = http.client.HTTPSConnection(
-            "127.0.0.1", of.api_port, timeout=_TIMEOUT_SECONDS, context=context
-        )
+        self._connection = Connection("127.0.0.1", of.api_port, _TIMEOUT_SECONDS, context)
 
     def call(
         self,
@@ -91,8 +89,7 @@ class Api:
     ) -> bytes:
         target = f"{path}?{urlencode(query)}" if query else path
         try:
-            self._connection.request(method, target, content, headers)
-            response = self._connection.getresponse()
+            response = self._connection.ask(method, target, content, headers)
             data = response.read()
         except OSError as error:
             raise CommandError(
@@ -105,16 +102,14 @@ class Api:
     def follow(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
         """Yield what stands at a path as it comes, for as long as it takes; raises as `call` does."""
         try:
-            self._connection.connect()
-            if self._connection.sock is not None:
-                self._connection.sock.settimeout(None if "follow" in query else _TIMEOUT_SECONDS)
-            self._connection.request("GET", f"{path}?{urlencode(query)}")
-            response = self._connection.getresponse()
+            if "follow" in query:
+                self._connection.wait_without_end()
+            response = self._connection.ask("GET", f"{path}?{urlencode(query)}", None, {})
             if response.status >= 400:
                 raise ApiRefusalError(response.status, _sentence(response.status, response.read()))
-            while chunk := response.read1(1 << 16):
+            while chunk := response.piece():
                 yield chunk
-        except (OSError, http.client.IncompleteRead) as error:
+        except OSError as error:
             raise CommandError(f"the instance in {self.instance.data_dir} went away ({error})") from error
         finally:
             self._connection.close()
@@ -122,8 +117,7 @@ class Api:
     def first_event(self, path: str, query: dict[str, str]) -> None:
         """Watch until the first event, or until the server ends the watch."""
         try:
-            self._connection.request("GET", f"{path}?{urlencode(query)}", headers={"Accept": "application/json"})
-            self._connection.getresponse().readline()
+            self._connection.ask("GET", f"{path}?{urlencode(query)}", None, {"Accept": "application/json"}).piece()
         except OSError as error:
             raise CommandError(f"the instance in {self.instance.data_dir} does not answer ({error})") from error
         finally:

@@ -31,7 +31,6 @@ def _names(text: str) -> list[str]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Start the zygote in a session of its own, and wait until the API answers."""
-    from dataclasses import replace
 
     from anyvisor.embedded import supervisor
     from anyvisor.embedded.instance import InstanceError, create_instance, default_data_dir
@@ -44,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not drivers:
             raise DriverError("no hypervisor is installed: `anyvisor doctor` says how to get one")
         if arguments.audit_log:
-            instance = replace(instance, audit=arguments.audit_log == "on")
+            instance = instance._replace(audit=arguments.audit_log == "on")
         started = supervisor.start(instance, arguments.nodes, drivers)
     except (InstanceError, DriverError) as error:
         raise CommandError(str(error)) from error

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 
@@ -31,7 +30,7 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
     lock = lock_instance(instance)
     listener = _listen(instance)
     services = instance.service_network or str(choose_service_network(instance.id))
-    instance = replace(instance, api_port=listener.getsockname()[1], service_network=services)
+    instance = instance._replace(api_port=listener.getsockname()[1], service_network=services)
     describe(instance)
     pki.write_kubeconfig(instance)
     context = pki.server_context(instance)

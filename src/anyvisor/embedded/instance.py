@@ -2,17 +2,17 @@
 
 Durable state is below the data directory. Sockets live in a short runtime directory of their own, because a unix
 socket's path holds at most 107 bytes and data directories are often longer.
+
+Every command reads this module first, so it imports little (dataclasses alone would cost as much as all the rest).
 """
 
 import fcntl
 import json
 import os
-import secrets
-import tempfile
 import zlib
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import NamedTuple
 
 DATA_DIR_VARIABLE = "ANYVISOR_DATA_DIR"
 # The range that systemd's "Users, Groups, UIDs and GIDs" leaves to container managers.
@@ -26,8 +26,7 @@ class InstanceError(Exception):
     """The instance cannot be used; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Users:
+class Users(NamedTuple):
     """User ids of the instance's processes; all are the caller's own when not root."""
 
     control: int
@@ -44,8 +43,7 @@ class Users:
         return self.control - _CONTROL + _FIRST_ADDED + zlib.crc32(driver.encode()) % _ADDED
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(NamedTuple):
     """Paths and identity of one instance."""
 
     data_dir: Path
@@ -146,6 +144,8 @@ def _runtime_base() -> Path:
         return Path("/run/anyvisor")
     if base := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(base) / "anyvisor"
+    import tempfile
+
     return Path(tempfile.gettempdir()) / f"anyvisor-{os.geteuid()}"
 
 
@@ -175,7 +175,7 @@ def create_instance(data_dir: Path) -> Instance:
     try:
         data_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         if not (data_dir / "instance.json").exists():
-            described = {"id": secrets.token_hex(4), "apiPort": 0}
+            described = {"id": os.urandom(4).hex(), "apiPort": 0}
             write_file(data_dir / "instance.json", json.dumps(described).encode(), 0o644)
         instance = open_instance(data_dir)
         _make_directories(instance)
@@ -217,6 +217,8 @@ def _make_directories(instance: Instance) -> None:
 
 def write_file(path: Path, content: bytes, mode: int) -> None:
     """Replace `path` whole or not at all, durably."""
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
