@@ -8,15 +8,7 @@ from tests.bench.measure import milliseconds, report, row
 from tests.e2e.conftest import BIN, end, make_instance
 
 RUNS = 20
-COMMANDS = (
-    ("list",),
-    ("list", "-o", "json"),
-    ("status",),
-    ("nodes",),
-    ("why", "gone"),
-    ("start", "gone"),
-    ("version",),
-)
+COMMANDS = ("list", "list -o json", "status", "nodes", "why gone", "start gone", "version")
 
 
 def timed(command: list[str]) -> float:
