@@ -58,6 +58,9 @@ async def test_a_guest_runs_talks_and_obeys(rig: LibvirtRig):
     guest = await boot_tiny(rig)
     assert guest.prepared.launch.mode == LaunchPlan.MODE_EXTERNAL
     assert handles(guest.prepared) == {"kernel"}
+    (told,) = await rig.client.get_stats(["m1"])
+    assert [cpu.index for cpu in told.vcpus] == [0]
+    assert told.memory.balloon_bytes == guest.machine.memory.size_bytes
     state = await rig.until(guest, lambda s: s.phase == PHASE_RUNNING)
     assert "QEMU" in state.vmm_version
     await guest.type("cmdline\n")

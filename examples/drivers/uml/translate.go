@@ -113,6 +113,8 @@ func translate(r *pb.PrepareRequest, program string) (*pb.PrepareResponse, error
 		limit(len(machine.Consoles) > 1, "consoles", "this driver serves one console"),
 		limit(accelerator != pb.Accelerator_ACCELERATOR_UNSPECIFIED && accelerator != pb.Accelerator_ACCELERATOR_NONE, "accelerator",
 			"User-mode Linux runs without an accelerator"),
+		limit(machine.GetLifecycle().GetOnReboot() == pb.Lifecycle_ON_REBOOT_RESET, "lifecycle.on_reboot",
+			"User-mode Linux ends when its guest reboots"),
 		limit(machine.GetBoot().GetKernel() == nil, "boot", "User-mode Linux is a kernel: give boot.kernel with an initrd"),
 	} {
 		if err != nil {

@@ -6,8 +6,9 @@ import os
 import time
 from typing import Final
 
-from anyvisor.agent import translate_devices
+from anyvisor.agent import placing, translate_devices
 from anyvisor.agent.driver import DriverSession
+from anyvisor.agent.launchers import LauncherError
 from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.open_error import OpenError
@@ -78,7 +79,7 @@ async def _step(context: NodeContext, machine: Machine, vmi: Json, session: Driv
     own = machine.hotplug
     try:
         await _apply(context, machine, vmi, session, step)
-    except (HriError, OpenError, TranslateError, OSError) as error:
+    except (HriError, OpenError, TranslateError, LauncherError, OSError) as error:
         said = f"{error.message}" if isinstance(error, HriError) else str(error)
         log.warning("machine %s: %s of volume %s: %s", machine.id, step.kind, step.volume, said)
         first = own.failed(step)
@@ -117,12 +118,25 @@ async def _apply(context: NodeContext, machine: Machine, vmi: Json, session: Dri
             change.change_media.disk_id = device
             if step.kind == "insert":
                 change.change_media.volume.CopyFrom(volumes.handles[step.volume])
+        if step.kind == "attach" and placing.CAPABILITY in session.address.capabilities:
+            change.placed.update(await asyncio.to_thread(_placed, machine, device, volumes))
         tokens = await _tokens(session, volumes)
         generation, minor = machine.record.generation, machine.record.hri_minor
         accepted = await session.client.apply(machine.id, change, generation=generation, minor=minor, tokens=tokens)
         await session.finished(accepted)
+        if step.kind == "detach" and machine.launcher is not None:
+            await asyncio.to_thread(placing.remove, machine.launcher, device)
     finally:
         await asyncio.to_thread(volumes.close)
+
+
+def _placed(machine: Machine, device: str, volumes: VolumeSet) -> dict[str, str]:
+    """The volume's file as a name in the launcher's directory, by its handle."""
+    if machine.launcher is None or len(volumes.descriptors) != 1:
+        raise LauncherError("its VMM opens one file by name for each disk; restart the VM to have this one")
+    ((handle, descriptor),) = volumes.descriptors.items()
+    placing.place(machine.launcher, device, descriptor)
+    return {handle: device}
 
 
 async def _open(context: NodeContext, machine: Machine, vmi: Json, step: Step, volumes: VolumeSet) -> None:

@@ -29,7 +29,9 @@ _IN_CLOEXEC: Final = os.O_CLOEXEC
 MS_NOSUID: Final = 2
 MS_NODEV: Final = 4
 MS_NOEXEC: Final = 8
+MS_BIND: Final = 4096
 _MNT_DETACH: Final = 2
+_UMOUNT_NOFOLLOW: Final = 8
 
 
 def _checked(result: int, what: str) -> int:
@@ -101,9 +103,14 @@ def mount_tmpfs(target: str, *, size: int, mode: int, uid: int, gid: int, inodes
     _checked(_libc.mount(b"tmpfs", os.fsencode(target), b"tmpfs", flags, options), target)
 
 
+def bind(source: str, target: str) -> None:
+    """Have the file `source` also at `target`, a file."""
+    _checked(_libc.mount(os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(MS_BIND), None), target)
+
+
 def unmount(target: str) -> None:
-    """Take a mount away, also while something still uses it; nothing when none is there."""
-    if _libc.umount2(os.fsencode(target), _MNT_DETACH) < 0:
+    """Take a mount away, also while something still uses it; nothing when none is there. A link is not followed."""
+    if _libc.umount2(os.fsencode(target), _MNT_DETACH | _UMOUNT_NOFOLLOW) < 0:
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOENT):
             raise OSError(number, os.strerror(number), target)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from anyvisor.agent import placing
+from anyvisor.agent.launchers import Launcher
 from anyvisor.agent.volumes import qcow2
 from anyvisor.hri.errors import InvalidRequest, MachineNotFound, Refused, VmmFailed
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest, ResizeDisk, SetCpu, SetMemory
@@ -330,6 +332,15 @@ class DriverSuite:
             await rig.start(guest)
         assert top.read_bytes() == bytes(image)
 
+    async def test_counters_of_disks_and_memory(self, rig: Rig, tmp_path: Path) -> None:
+        machine = machine_of("m1")
+        machine.disks.append(disk("root", "h"))
+        await boot(rig, machine, h=os.open(raw_disk(tmp_path), os.O_RDWR))
+        (told,) = await rig.client.get_stats(["m1"])
+        assert [entry.device_id for entry in told.disks] == ["root"]
+        assert told.disks[0].read_nanoseconds == 0
+        assert told.memory.balloon_bytes == machine.memory.size_bytes
+
     # Changes
 
     async def test_disk_comes_and_goes(self, rig: Rig) -> None:
@@ -348,6 +359,24 @@ class DriverSuite:
         with pytest.raises(Refused, match="has no device"):
             await self._apply(rig, ApplyRequest(detach_disk="extra"))
         await self._apply(rig, ApplyRequest(attach_disk=disk("extra", "h"), placed={"h": "volume.raw"}))
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+    async def test_the_agent_places_a_disk_that_comes_and_takes_it_away(self, rig: Rig, tmp_path: Path) -> None:
+        guest = await boot(rig)
+        volume = raw_disk(tmp_path, "elsewhere.raw")
+        directory = os.open(guest.directory, os.O_RDONLY | os.O_DIRECTORY)
+        launcher = Launcher(guest.process.pid, os.pidfd_open(guest.process.pid), directory, 0, 0)
+        descriptor = os.open(volume, os.O_RDWR)
+        try:
+            placing.place(launcher, "extra", descriptor)
+            await self._apply(rig, ApplyRequest(attach_disk=disk("extra", "h"), placed={"h": "extra"}))
+            await guest.said("plugged 00000020")
+            await self._apply(rig, ApplyRequest(detach_disk="extra"))
+        finally:
+            placing.remove(launcher, "extra")
+            os.close(descriptor)
+            launcher.close()
+        assert not (guest.directory / "extra").exists()
 
     async def test_disk_must_be_placed_beneath_the_launcher(self, rig: Rig) -> None:
         await boot(rig)

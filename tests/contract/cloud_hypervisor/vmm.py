@@ -391,6 +391,17 @@ class Vmm:
         if name:
             os.close(os.open(name, os.O_RDONLY))
 
+    def counters(self) -> dict[str, Any]:
+        if self.guest is None:
+            raise ApiError(500, REASONS["counters"], "VM is not running")
+        assert self.config is not None
+        idle = {"latency_min": (1 << 64) - 1, "latency_max": (1 << 64) - 1, "latency_avg": ((1 << 64) - 1) // 10000}
+        of_disk = {"read_bytes": 0, "write_bytes": 0, "read_ops": 0, "write_ops": 0}
+        of_disk |= {f"{kind}_{name}": value for kind in ("read", "write") for name, value in idle.items()}
+        of_nic = {"rx_bytes": 0, "tx_bytes": 0, "tx_frames": 0, "rx_frames": 0}
+        found = {disk["id"]: of_disk for disk in self.config.get("disks") or ()}
+        return found | {nic["id"]: of_nic for nic in self.config.get("net") or ()}
+
     def info(self) -> dict[str, Any]:
         if self.config is None:
             raise ApiError(404, REASONS["info"], "VM is not created")

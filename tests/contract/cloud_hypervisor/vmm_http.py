@@ -107,7 +107,7 @@ class Server:
         listener.setblocking(False)
         self.listener = listener
         asyncio.get_running_loop().add_reader(listener, self.accept)
-        self.gets = {"vmm.ping": vmm.ping, "vm.info": vmm.info}
+        self.gets = {"vmm.ping": vmm.ping, "vm.info": vmm.info, "vm.counters": vmm.counters}
         self.bare = {
             "vm.boot": vmm.boot,
             "vm.pause": lambda: vmm.pause(True),

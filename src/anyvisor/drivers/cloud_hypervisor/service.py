@@ -23,6 +23,7 @@ from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, ApplyRequest, PrepareRequest, PrepareResponse
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import NodeFacts
+from anyvisor.hri.v1.stats_pb2 import MachineStats
 from anyvisor.hri.v1.stream_pb2 import OpenStreamRequest, OpenStreamResponse
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, END_REASON_INTERNAL_ERROR, PHASE_CRASHED, Endpoint
 
@@ -65,6 +66,7 @@ class CloudHypervisorDriver(SessionDriver[Session]):
             vmm_name=VMM,
             vmm_version=self._facts.version,
             manifest_digest=manifest.read().digest,
+            profiles=("stats",),
         )
 
     def _program(self) -> tuple[str, str]:
@@ -138,6 +140,10 @@ class CloudHypervisorDriver(SessionDriver[Session]):
         session = Session(machine, remembered.memory_max)
         machine.session = session
         await session.adopt(connection, events, remembered.system_uuid)
+
+    async def stats(self, machine: MachineContext) -> MachineStats:
+        """By the VMM's own counters."""
+        return await self.session(machine).counters()
 
     async def open_stream(
         self, machine: MachineContext, request: OpenStreamRequest, descriptors: Descriptors

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from anyvisor.drivers.cloud_hypervisor import readback, states
+from anyvisor.drivers.cloud_hypervisor import readback, states, stats
 from anyvisor.drivers.cloud_hypervisor.channel import EventChannel
 from anyvisor.drivers.cloud_hypervisor.events import Event
 from anyvisor.drivers.cloud_hypervisor.rest import (
@@ -24,6 +24,7 @@ from anyvisor.drivers.cloud_hypervisor.translate import Json, NicRequest
 from anyvisor.drivers.cloud_hypervisor.versions import check_version
 from anyvisor.hri.errors import DeadlineExceeded, MachineNotFound, Refused, VmmFailed
 from anyvisor.hri.kit import MachineContext, View
+from anyvisor.hri.v1.stats_pb2 import MachineStats
 from anyvisor.hri.v1.types_pb2 import (
     END_REASON_INTERNAL_ERROR,
     PHASE_CRASHED,
@@ -34,6 +35,7 @@ from anyvisor.hri.v1.types_pb2 import (
 
 PING: Final = "vmm.ping"
 INFO: Final = "vm.info"
+COUNTERS: Final = "vm.counters"
 NOT_CREATED: Final = "VM is not created"
 DEAD_LOOP: Final = "receiving on a closed channel"
 BOOT_SECONDS: Final = 30.0
@@ -165,6 +167,15 @@ class Session:
             if error.status == 404 or error.says(NOT_CREATED):
                 return {}
             raise
+
+    async def counters(self) -> MachineStats:
+        """What the VMM counts of the machine's devices."""
+        try:
+            told = await self._live().get(COUNTERS)
+            info = await self.info()
+        except RestError as error:
+            raise VmmFailed(f"Cloud Hypervisor does not tell its counters: {error}") from error
+        return stats.machine(told, info, {device.id for device in self.machine.state.devices})
 
     async def press_button(self, *, reboot: bool) -> None:
         """Ask the guest by the power button. A reboot is a shutdown after which the same VMM boots it again."""

@@ -18,6 +18,7 @@ from anyvisor.hri.kit.sessions import SessionDriver
 from anyvisor.hri.v1.identity_pb2 import Condition
 from anyvisor.hri.v1.machine_pb2 import AdoptRequest, LaunchPlan, PrepareRequest, PrepareResponse
 from anyvisor.hri.v1.node_pb2 import AcceleratorFact, NodeFacts
+from anyvisor.hri.v1.stats_pb2 import MachineStats
 from anyvisor.hri.v1.stream_pb2 import OpenStreamRequest, OpenStreamResponse
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM
 
@@ -53,6 +54,7 @@ class LibvirtDriver(SessionDriver[Session]):
             vmm_name=VMM,
             vmm_version=self._version,
             manifest_digest=manifest.read().digest,
+            profiles=("stats",),
         )
 
     async def _facts(self) -> Facts:
@@ -145,6 +147,10 @@ class LibvirtDriver(SessionDriver[Session]):
     ) -> OpenStreamResponse:
         """Streams are endpoints of the machine: say which."""
         return streams.endpoint_of(machine, request, streams.CONSOLE, streams.DISPLAY)
+
+    async def stats(self, machine: MachineContext) -> MachineStats:
+        """By libvirt's own counters."""
+        return await self.session(machine).counters()
 
     async def close(self) -> None:
         """Let go of the daemon; domains go on."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import libvirt
 
-from anyvisor.drivers.libvirt import kernels, relay, states
+from anyvisor.drivers.libvirt import kernels, relay, states, stats
 from anyvisor.drivers.libvirt.connection import Connection, DomainEvent
 from anyvisor.drivers.libvirt.relay import Relay
 from anyvisor.drivers.libvirt.translate import Translation, domain_name
@@ -18,6 +18,7 @@ from anyvisor.drivers.libvirt.translate.machine import NAMESPACE
 from anyvisor.hri.errors import HriError, MachineNotFound
 from anyvisor.hri.kit import Descriptors, Intent, MachineContext
 from anyvisor.hri.kit.retry import IoRetry
+from anyvisor.hri.v1.stats_pb2 import MachineStats
 from anyvisor.hri.v1.types_pb2 import PAUSE_REASON_USER, PHASE_PAUSED, PHASE_STOPPING, Endpoint
 
 T = TypeVar("T")
@@ -133,6 +134,16 @@ class Session:
     async def resume(self) -> None:
         """Run the vCPUs again."""
         await self._on_domain(lambda domain: domain.resume())
+
+    async def counters(self) -> MachineStats:
+        """What libvirt counts of the domain."""
+        kinds = libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
+
+        def read(opened: libvirt.virConnect) -> dict[str, Any]:
+            found = opened.domainListGetStats([opened.lookupByName(self._name)], kinds)
+            return dict(found[0][1]) if found else {}
+
+        return stats.machine(await self._connection.call(read))
 
     async def refresh(self) -> None:
         """Read the domain's state, in case that an event was missed, and its memory."""
