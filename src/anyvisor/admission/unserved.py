@@ -33,6 +33,7 @@ SPEC_ROWS: tuple[Row, ...] = (
         Row(f"domain.devices.interfaces[].{kind}", "this binding is not served yet; use masquerade or bridge")
         for kind in _UNSERVED_BINDINGS
     ),
+    Row("networks[].pod.vmIPv6NetworkCIDR", "guests have IPv4 on the pod network, not IPv6 yet; remove it"),
     Row("networks[].multus.default", "another default network is not served yet; use `pod: {}`", value=True),
     Row("networks[].resourceClaim", "networks by claim are not served yet; use the pod network"),
     Row("resourceClaims", "resource claims are not served yet; remove them"),
