@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,8 @@ class Instance:
     def answer(self, path: str) -> dict[str, Any] | None:
         """What stands at a path of the API; None for what is not there."""
         try:
-            return api.Api(open_instance(self.data_dir)).call("GET", path)
+            with closing(api.Api(open_instance(self.data_dir))) as server:
+                return server.call("GET", path)
         except api.ApiRefusalError as error:
             if error.status == 404:
                 return None
@@ -139,9 +141,15 @@ class Instance:
         """The log files."""
         return list((self.data_dir / "logs").glob("*.log"))
 
-    def console(self, name: str, seconds: float = 1.5) -> str:
-        """What the console shows within a few seconds, replay first."""
-        return self.cli("console", name, "--seconds", str(seconds), check=False)
+    def console(self, name: str, seconds: float = 1.5, until: str = "") -> str:
+        """What the console shows within a few seconds or until a text comes, replay first."""
+        return self.cli("console", name, "--seconds", str(seconds), "--until", until, check=False)
+
+    def typed(self, name: str, script: str, seconds: float = 20) -> str:
+        """Run a script in the shell of a Linux guest; what the console shows until its end, or for so many seconds."""
+        end = f"typed-{time.monotonic_ns()}"
+        words = ("console", name, "--seconds", str(seconds), "--until", f"{end}-42")
+        return self.cli(*words, stdin=f"{script}\necho {end}-$((6*7))\n", check=False)
 
     def counter(self, name: str) -> int:
         """The newest counter value of the tiny guest."""

@@ -41,7 +41,7 @@ def boots(instance: Instance, name: str) -> str:
     seen: list[str] = []
 
     def ready() -> bool:
-        seen.append(instance.console(name, 3))
+        seen.append(instance.console(name, 10, until="ANYVISOR t="))
         return "ANYVISOR t=" in seen[-1]
 
     eventually(ready, 300, lambda: instance.story(name))
@@ -53,8 +53,7 @@ def asked(instance: Instance, name: str, command: str, answer: str) -> None:
     heard: list[str] = []
 
     def answered() -> bool:
-        said = instance.cli("console", name, "--seconds", "3", stdin=command + "\n", check=False)
-        heard.append(said.replace("\r", ""))
+        heard.append(instance.typed(name, command).replace("\r", ""))
         return re.search(answer, heard[-1]) is not None
 
     eventually(answered, 60, lambda: heard[-1][-2000:])
@@ -75,12 +74,12 @@ def test_a_claim_keeps_its_data_over_vms(shared: Instance) -> None:
     shared.kubectl("apply", "-f", manifest)
     boots(shared, "persistent")
     write = "echo remember-me | dd of=/dev/vda conv=fsync 2>/dev/null; echo written\n"
-    assert "written" in shared.cli("console", "persistent", "--seconds", "3", stdin=write, check=False)
+    assert "written" in shared.typed("persistent", write)
     shared.kubectl("delete", "vm", "persistent")
     shared.kubectl("apply", "-f", manifest)
     boots(shared, "persistent")
     read = "dd if=/dev/vda count=1 2>/dev/null | head -c 11; echo\n"
-    assert "remember-me" in shared.cli("console", "persistent", "--seconds", "3", stdin=read, check=False)
+    assert "remember-me" in shared.typed("persistent", read)
     shared.kubectl("delete", "-f", manifest)
     eventually(lambda: shared.items("pv") == [], 20)
 

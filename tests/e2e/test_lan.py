@@ -59,8 +59,7 @@ def in_guest(instance: Instance, name: str, script: str, wanted: str, seconds: f
     shown: list[str] = []
 
     def seen() -> bool:
-        typed = f"touch /run/quiet\n{script}\n"
-        shown.append(instance.cli("console", name, "--seconds", "6", stdin=typed, check=False))
+        shown.append(instance.typed(name, f"touch /run/quiet\n{script}"))
         return wanted in shown[-1]
 
     eventually(seen, seconds, lambda: "\n".join(shown[-2:]) + instance.story(name))

@@ -111,7 +111,7 @@ def test_the_console_takes_input(shared: Instance) -> None:
     shared.apply(tiny_vm("talk"))
     shared.wait_phase("talk")
     shared.counter("talk")
-    answer = shared.cli("console", "talk", "--seconds", "2", stdin="ping\n", check=False)
+    answer = shared.cli("console", "talk", "--seconds", "20", "--until", "pong", stdin="ping\n", check=False)
     assert "pong" in answer
     shared.kubectl("delete", "vm", "talk")
 

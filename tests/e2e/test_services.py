@@ -66,7 +66,7 @@ def fetched_in_guest(instance: Instance, name: str) -> str:
         f"at=$(nslookup {name} | sed -n 's/^Address: //p' | head -n 1)\n"
         "echo; echo \"at $at\"; printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 $at 80\n"
     )
-    return instance.cli("console", "service-2", "--seconds", "10", stdin=script, check=False)
+    return instance.typed("service-2", script)
 
 
 def test_the_host_reaches_both_by_the_cluster_ip_and_the_node_port(served: Instance) -> None:

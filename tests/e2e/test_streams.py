@@ -32,7 +32,7 @@ def linux() -> Iterator[Instance]:
 
 
 def type_line(instance: Instance, line: str) -> None:
-    instance.cli("console", VM, "--seconds", "5", stdin=f"\n{line}\n")
+    instance.typed(VM, f"\n{line}")
 
 
 @contextmanager

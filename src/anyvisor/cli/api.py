@@ -59,6 +59,10 @@ class Api:
             raise CommandError(f"{of.pki_dir} is not complete: run `anyvisor up`") from error
         self._connection = Connection("127.0.0.1", of.api_port, _TIMEOUT_SECONDS, context)
 
+    def close(self) -> None:
+        """End the connection; idempotent."""
+        self._connection.close()
+
     def call(
         self,
         method: str,
