@@ -147,7 +147,7 @@ async def test_disks_reach_the_guest_as_descriptors(rig: LibvirtRig, tmp_path: P
     guest = await rig.boot(machine, {"root": os.open(disk, os.O_RDWR | os.O_CLOEXEC)})
     await guest.type("")
     await heard(guest, r"ANYVISOR disk first boot")
-    assert [each.address for each in guest.prepared.devices] == ["0000:01:00.0"]
+    assert [each.address for each in guest.prepared.devices] == ["0000:02:00.0"]
     for _ in range(2):  # viewers come and go
         with guest.connect("display/d0") as viewer:
             async with asyncio.timeout(30):
