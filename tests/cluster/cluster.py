@@ -67,10 +67,10 @@ class Cluster:
         self.kubectl("label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted")
         self.eventually("all components are ready", self.installed, 240)
 
-    def apply_product(self, tag: str = __version__) -> None:
-        """Apply the plain manifest, with images of a tag that are on the nodes; returns when all of them run."""
-        text = json.dumps(documents()).replace(f"{PUBLISHED}/", f"{REGISTRY}/")
-        listed: list[Json] = json.loads(re.sub(rf"({REGISTRY}/[a-z-]+):{re.escape(__version__)}", rf"\1:{tag}", text))
+    def apply_product(self, version: str = __version__) -> None:
+        """Apply the plain manifest as of a version whose images are on the nodes; returns when all of them run."""
+        text = json.dumps(documents()).replace(f"{PUBLISHED}/", f"{REGISTRY}/").replace(__version__, version)
+        listed: list[Json] = json.loads(text.replace(__version__.replace(".", "-"), version.replace(".", "-")))
         self.plane.apply(*(one for one in listed if one["kind"] in ("CustomResourceDefinition", "Namespace")))
         self.plane.apply(*(one for one in listed if one["kind"] != "CustomResourceDefinition"))
         for one in listed:

@@ -93,7 +93,7 @@ def test_a_node_that_is_deleted_comes_back_and_its_guests_do_not_notice(shared: 
     counted, before = shared.counter("stays"), shared.get("node", "node-1")
     assert before is not None
     shared.kubectl("delete", "node", "node-1", "--wait=false")
-    shared.kubectl("delete", "hypervisornode", "node-1", "--wait=false")
+    shared.kubectl("delete", "hypervisornode", "node-1", "--wait=false", "--ignore-not-found")
 
     def is_back() -> bool:
         node, facts = shared.get("node", "node-1"), shared.get("hypervisornode", "node-1")

@@ -7,7 +7,7 @@ from typing import Final
 
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.vmi_status import now
-from anyvisor.api.meta import Json, labels, list_at, object_at, with_condition
+from anyvisor.api.meta import Json, labels, list_at, object_at, uid, with_condition
 from anyvisor.api.wire import Time
 from anyvisor.hri.v1 import types_pb2 as hri
 from anyvisor.hri.v1.identity_pb2 import Condition
@@ -213,8 +213,15 @@ class NodeReporter:
         # A driver may go that was silent at the last look, whose labels are of an earlier one.
         if wanted != self._labels or drivers != self._drivers:
             gone: dict[str, str | None] = {**dict.fromkeys(self._labels), **await self._left_behind(current)}
-            await self._client.patch(NODES, self._node, None, {"metadata": {"labels": gone | wanted}})
+            node = await self._client.patch(NODES, self._node, None, {"metadata": {"labels": gone | wanted}})
+            await self._belong_to(node, present)
             self._labels, self._drivers = wanted, drivers
+
+    async def _belong_to(self, node: Json, own: Json) -> None:
+        """Let what is told of the node go with it; garbage collection sees to that."""
+        owner: Json = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid(node)}
+        if list_at(own, "metadata", "ownerReferences") != [owner]:
+            await self._client.patch(HYPERVISOR_NODES, self._node, None, {"metadata": {"ownerReferences": [owner]}})
 
     async def _left_behind(self, current: Collection[str]) -> dict[str, str | None]:
         """Labels of drivers that an agent before us knew, and that are not installed any more."""

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import REGISTRY, Cluster
+from anyvisor import __version__
+from tests.cluster.cluster import NAMESPACE, REGISTRY, Cluster
 from tests.cluster.node.machines import apply, counted, remove, tell
 from tests.e2e.conftest import tiny_vm
 from tools.images import __main__ as images
 
 ROOT = Path(__file__).parents[3]
 BEFORE = "HEAD~1"
-TAG = "before"
+OLDER = "0.0.9"
+"""What its version is called here, so that there are two of the driver."""
+VERSIONED = ("__init__.py", "drivers/qemu/manifest.yaml")
 
 
 @pytest.fixture
@@ -25,8 +28,11 @@ def before(cluster: Cluster, tmp_path: Path) -> None:
         pytest.skip("this checkout has no commit before its newest")
     with tarfile.open(fileobj=BytesIO(done.stdout)) as tar:
         tar.extractall(tmp_path, filter="data")
+    source = tmp_path / "src" / "anyvisor"
+    for file in VERSIONED:
+        (source / file).write_text((source / file).read_text().replace(__version__, OLDER))
     for name in images.IMAGES:
-        archive = images.build(name, tmp_path, REGISTRY, tag=TAG, source=tmp_path / "src" / "anyvisor")
+        archive = images.build(name, tmp_path, REGISTRY, tag=OLDER, source=source)
         for node in cluster.nodes:
             node.load(archive)
         archive.unlink()
@@ -34,12 +40,13 @@ def before(cluster: Cluster, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("before")
 def test_machines_do_not_notice_that_everything_else_is_upgraded(cluster: Cluster) -> None:
-    cluster.apply_product(TAG)
-    cluster.eventually("the former version works", cluster.installed, 240)
+    cluster.apply_product(OLDER)
+    cluster.eventually("only the older version is there", lambda: drivers(cluster) == {OLDER}, 120)
+    cluster.eventually("the older version works", cluster.installed, 240)
     apply(cluster, tiny_vm("old"))
     cluster.wait_phase("old", seconds=180)
     vmi, pod, count = cluster.uid("old"), cluster.launcher("old"), counted(cluster, "old")
-    assert pod["spec"]["containers"][0]["image"].endswith(f":{TAG}")
+    assert pod["spec"]["containers"][0]["image"].endswith(f":{OLDER}")
     assert count > 0
 
     cluster.apply_product()
@@ -48,10 +55,19 @@ def test_machines_do_not_notice_that_everything_else_is_upgraded(cluster: Cluste
     after = cluster.launcher("old")
     assert (cluster.uid("old"), after["metadata"]["uid"]) == (vmi, pod["metadata"]["uid"])
     assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert drivers(cluster) == {OLDER, __version__}
     apply(cluster, tiny_vm("new"))
     cluster.wait_phase("new", seconds=180)
-    assert not cluster.launcher("new")["spec"]["containers"][0]["image"].endswith(f":{TAG}")
+    assert not cluster.launcher("new")["spec"]["containers"][0]["image"].endswith(f":{OLDER}")
     tell(cluster, "old", "stop")
     cluster.eventually("stopped", lambda: not cluster.get("vmi", "old"), 60, "old")
+    cluster.eventually("the older driver is gone", lambda: drivers(cluster) == {__version__}, 120)
     for name in ("old", "new"):
         remove(cluster, name)
+
+
+def drivers(cluster: Cluster) -> set[str]:
+    """The versions of the driver that have a DaemonSet."""
+    found = cluster.plane.get("daemonsets", namespace=NAMESPACE)["items"]
+    labels = [one["spec"]["selector"]["matchLabels"] for one in found]
+    return {one["anyvisor.io/driver-version"] for one in labels if "anyvisor.io/driver" in one}
