@@ -51,14 +51,22 @@ def _identity(daemon_set: Json) -> tuple[str, str]:
     return str(selected.get(DRIVER, "")), str(selected.get(VERSION, ""))
 
 
-def retired(daemon_sets: Iterable[Json], packages: Sequence[DriverPackage]) -> list[Json]:
-    """The DaemonSets of driver versions that are not the installed ones."""
-    current = {package.name: str(package.manifest["version"]) for package in packages}
-    return [
-        one
-        for one in daemon_sets
-        if (known := current.get(_identity(one)[0])) is not None and known != _identity(one)[1]
-    ]
+def retired(daemon_sets: Sequence[Json], packages: Sequence[DriverPackage]) -> list[Json]:
+    """The DaemonSets of driver versions that ours came after.
+
+    In an upgrade, controllers of both versions are there for a while: to the older one, what is newer is not retired.
+    """
+    ours: dict[str, str] = {}
+    for package in packages:
+        version = str(package.manifest["version"])
+        times = [_created(one) for one in daemon_sets if _identity(one) == (package.name, version)]
+        ours[package.name] = max(times, default="")
+    return [one for one in daemon_sets if _created(one) < ours.get(_identity(one)[0], "")]
+
+
+def _created(obj: Json) -> str:
+    """When, in the form of RFC 3339 with whole seconds in UTC, which sorts as text."""
+    return text_at(obj, "metadata", "creationTimestamp")
 
 
 def unused(daemon_sets: Iterable[Json], vmis: Iterable[Json], packages: Sequence[DriverPackage]) -> list[Json]:
