@@ -322,3 +322,21 @@ def test_every_device_has_a_slot_of_its_own(asked: list[str]) -> None:
 def test_address_that_cannot_be_had(text: str) -> None:
     with pytest.raises(slots.SlotError, match="can be had"):
         slots.allocate([("d", text)])
+
+
+def test_where_the_kernel_can_the_vmm_is_kept_to_the_machines_files() -> None:
+    machine = smallest()
+    layer = VolumeHandle.Layer(handle="top", format=VolumeHandle.Layer.FORMAT_QCOW2)
+    base = VolumeHandle.Layer(handle="base", format=VolumeHandle.Layer.FORMAT_RAW, read_only=True)
+    machine.disks.add(id="root", kind=Disk.KIND_DISK, bus=Disk.BUS_VIRTIO, volume=VolumeHandle(layers=[layer, base]))
+    host = dataclasses.replace(HOST, landlock=True)
+    made = translate(machine, host)
+    number = next(slot.number for slot in made.launch.descriptors if slot.handle == "base")
+    assert made.config["landlock_enable"] is True
+    assert made.config["landlock_rules"] == [
+        {"path": ".", "access": "rw"},
+        {"path": f"/proc/self/fd/{number}", "access": "r"},
+    ]
+    machine.parameters["landlock"] = "off"
+    assert "landlock_enable" not in translate(machine, host).config
+    assert "landlock_enable" not in translate(machine, HOST).config

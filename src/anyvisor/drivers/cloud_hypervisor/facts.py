@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from anyvisor.drivers.cloud_hypervisor import versions
-from anyvisor.hri.kit import kvm, kvm_guest
+from anyvisor.hri.kit import kvm, kvm_guest, landlock
 from anyvisor.hri.kit.facts import VmmFacts, kept
 from anyvisor.hri.kit.facts import key as facts_key
 
@@ -27,7 +27,9 @@ FIRMWARES: Final = (
 )
 ASK_SECONDS: Final = 10.0
 PROBE_SECONDS: Final = 10.0
-FORM: Final = 2
+LANDLOCK: Final = 3
+"""The version of the kernel's interface that the VMM insists on."""
+FORM: Final = 3
 """Raised whenever the facts or the ways to find them change."""
 
 
@@ -36,6 +38,8 @@ class Facts(VmmFacts, frozen=True):
 
     binary: str = ""
     firmware: str = ""
+    landlock: bool = False
+    """Whether the kernel can keep the VMM to the machine's own files."""
 
 
 def binary_path(configured: str, environment: Mapping[str, str]) -> str:
@@ -90,6 +94,7 @@ async def _find(binary: str, firmware: str) -> Facts:
         kvm_opens=opens,
         kvm_runs=runs,
         kvm_message=why,
+        landlock=landlock.version() >= LANDLOCK,
     )
 
 

@@ -197,6 +197,7 @@ def _host(found: Facts) -> Host:
         kvm_opens=found.kvm_opens,
         kvm_message=found.kvm_message,
         kvm_runs=found.kvm_runs,
+        landlock=found.landlock,
     )
 
 

@@ -16,3 +16,5 @@ class Host:
     """Why /dev/kvm cannot be opened, or what is wrong with the one that can."""
     kvm_runs: bool = True
     """Whether a guest that does what kernels do ran to its end."""
+    landlock: bool = False
+    """Whether the kernel can keep the VMM to the machine's own files."""

@@ -98,9 +98,21 @@ def translate(machine: Machine, host: Host) -> Translation:
     nics = _add_slotted(draft, machine, config)
     draft.check()
     overlays = [found for disk in machine.disks if (found := overlay_of(disk, draft.reopened)) is not None]
+    if host.landlock and machine.parameters.get("landlock") != "off":
+        config |= _confined(overlays)
     launch = LaunchPlan(mode=LaunchPlan.MODE_EXEC, argv=argv, descriptors=draft.slots, working_directory=True)
     launch.limits.add(name="nofile", soft=NOFILE, hard=NOFILE)
     return Translation(launch, draft.endpoints, draft.devices, draft.findings, config, nics, overlays)
+
+
+def _confined(overlays: Sequence[Overlay]) -> dict[str, Json]:
+    """Nothing but what the machine names can be opened, once it is made: images below overlays are named nowhere else.
+
+    The launcher's directory is for what comes later.
+    """
+    below: list[Json] = [{"path": overlay.base_path, "access": "r"} for overlay in overlays]
+    rules: list[Json] = [{"path": ".", "access": "rw"}, *below]
+    return {"landlock_enable": True, "landlock_rules": rules}
 
 
 def _check_accelerator(draft: Draft, machine: Machine, host: Host) -> None:

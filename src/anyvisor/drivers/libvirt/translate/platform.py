@@ -6,8 +6,9 @@ from typing import Final
 
 from anyvisor.drivers.libvirt.translate.draft import Draft, element
 from anyvisor.drivers.libvirt.translate.host import Host
+from anyvisor.hri.kit import board
 from anyvisor.hri.v1.machine_spec_pb2 import CpuFeature, Firmware, Machine, SystemIdentity
-from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, ACCELERATOR_UNSPECIFIED, Accelerator
+from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, Accelerator
 
 _NAMESPACE: Final = uuid.UUID("6c0c8f0e-2d4b-5d53-9d5a-6a1d4b1b7f6e")
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -23,40 +24,17 @@ POLICIES: Final = {
 }
 TIMERS: Final = {"hpet": "hpet", "pit": "pit", "rtc": "rtc", "kvm": "kvmclock"}
 """Timer -> libvirt's name."""
-_NAMES: Final = {ACCELERATOR_KVM: "KVM", ACCELERATOR_EMULATION: "software emulation"}
 
 
 def choose_accelerator(draft: Draft, machine: Machine, host: Host) -> Accelerator:
-    """The accelerator asked for, or the best on which a guest really ran."""
-    wanted = machine.accelerator
-    if wanted == ACCELERATOR_UNSPECIFIED:
-        return host.accelerators[0]
-    if wanted not in host.accelerators:
-        why = host.reasons.get(wanted, "this libvirt has no such accelerator")
-        draft.refuse(
-            "ACCELERATOR_UNAVAILABLE",
-            "accelerator",
-            f"{_NAMES.get(wanted, 'the accelerator')} does not run guests on this node: {why}",
-            have=", ".join(_NAMES[each] for each in host.accelerators),
-            want=_NAMES.get(wanted, str(wanted)),
-        )
-    return wanted
+    """The accelerator asked for, or the best."""
+    why = "this libvirt has no such accelerator"
+    return board.choose_accelerator(draft, machine.accelerator, host.accelerators, host.reasons, why)
 
 
 def choose_profile(draft: Draft, machine: Machine, host: Host) -> str:
     """The machine type in full."""
-    wanted = machine.profile
-    if wanted in ("", "q35") and host.default_profile:
-        return host.default_profile
-    if wanted not in host.profiles:
-        draft.refuse(
-            "VALUE_NOT_IN_SET",
-            "profile",
-            f"machine type {wanted[:80]!r} is not served here; use q35 or one of its versions that the node lists",
-            have=", ".join(sorted(host.profiles)[-3:]),
-            want=wanted[:80],
-        )
-    return wanted
+    return board.choose_profile(draft, machine.profile, "q35", host.default_profile, host.profiles)
 
 
 def add_memory(draft: Draft, machine: Machine) -> None:

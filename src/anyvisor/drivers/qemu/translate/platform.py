@@ -10,49 +10,28 @@ from anyvisor.drivers.qemu.translate.clock import add_clock
 from anyvisor.drivers.qemu.translate.cpu import add_cpu
 from anyvisor.drivers.qemu.translate.draft import Draft, escaped
 from anyvisor.drivers.qemu.translate.host import Host
+from anyvisor.hri.kit import board
 from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Lifecycle, Machine, Nic, SystemIdentity
-from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, ACCELERATOR_UNSPECIFIED, Accelerator
+from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, Accelerator
 
 QBOOT: Final = "qboot.rom"
 _NAMESPACE: Final = uuid.UUID("6c0c8f0e-2d4b-5d53-9d5a-6a1d4b1b7f6e")
 _PROFILE: Final = re.compile(r"(pc-)?q35(-[A-Za-z0-9.-]{1,40})?")
 MIN_MEMORY_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
-_NAMES: Final = {ACCELERATOR_KVM: "KVM", ACCELERATOR_EMULATION: "software emulation"}
 
 
 def choose_accelerator(draft: Draft, machine: Machine, host: Host) -> Accelerator:
-    """The accelerator asked for, or the best on which a guest really ran."""
-    wanted = machine.accelerator
-    if wanted == ACCELERATOR_UNSPECIFIED:
-        return host.accelerators[0]
-    if wanted not in host.accelerators:
-        why = host.reasons.get(wanted, "QEMU has no such accelerator on x86")
-        draft.refuse(
-            "ACCELERATOR_UNAVAILABLE",
-            "accelerator",
-            f"{_NAMES.get(wanted, 'the accelerator')} does not run guests on this node: {why}",
-            have=", ".join(_NAMES[each] for each in host.accelerators),
-            want=_NAMES.get(wanted, str(wanted)),
-        )
-    return wanted
+    """The accelerator asked for, or the best."""
+    why = "QEMU has no such accelerator on x86"
+    return board.choose_accelerator(draft, machine.accelerator, host.accelerators, host.reasons, why)
 
 
 def choose_profile(draft: Draft, machine: Machine, host: Host) -> str:
     """The machine type in full."""
-    wanted = machine.profile
-    if wanted in ("", "q35") and host.default_profile:
-        return host.default_profile
-    if not _PROFILE.fullmatch(wanted) or wanted not in host.profiles:
-        draft.refuse(
-            "VALUE_NOT_IN_SET",
-            "profile",
-            f"machine type {wanted!r} is not served here; use q35 or one of its versions that the node lists",
-            have=", ".join(sorted(host.profiles)[-3:]),
-            want=wanted,
-        )
-    return wanted
+    served = {name for name in host.profiles if _PROFILE.fullmatch(name)}
+    return board.choose_profile(draft, machine.profile, "q35", host.default_profile, served)
 
 
 def add_board(draft: Draft, machine: Machine, host: Host, profile: str, accelerator: Accelerator) -> None:
