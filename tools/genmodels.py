@@ -114,6 +114,8 @@ EXTRA: dict[str, dict[str, dict[str, Any]]] = {
         "hriMinor": {"type": "integer", "format": "int32"},
         "images": {"type": "object", "map": True, "values": "string"},
         "planDigest": {"type": "string"},
+        "reason": {"type": "string"},
+        "runnerUp": {"type": "string"},
         "accelerator": {"type": "string"},
     },
 }

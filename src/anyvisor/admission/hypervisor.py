@@ -3,6 +3,7 @@
 from anyvisor.admission.names import SUBDOMAIN_RULE, is_subdomain
 from anyvisor.admission.result import Causes
 from anyvisor.admission.values import Obj, shown
+from anyvisor.api.hypervisor import PREFERENCES, automatic, unknown_preferences
 
 FIELD = "hypervisor"
 
@@ -13,11 +14,13 @@ def check(at: str, spec: Obj, out: Causes) -> None:
     if named is None or named == "":
         return
     where = f"{at}.{FIELD}"
+    if type(named) is str and automatic(named) and not unknown_preferences(named):
+        return
     if type(named) is not str or not is_subdomain(named):
         out.invalid(
             where,
-            f"{where} is {shown(named)}; give the name of a HypervisorClass ({SUBDOMAIN_RULE}), 'auto', "
-            "or nothing for the default class",
+            f"{where} is {shown(named)}; give the name of a HypervisorClass ({SUBDOMAIN_RULE}), 'auto', 'auto/' and "
+            f"what counts ({', '.join(PREFERENCES)}), or nothing for the default class",
         )
 
 

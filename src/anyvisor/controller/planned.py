@@ -76,7 +76,9 @@ def launch_of(plan: Plan) -> Launch:
 
 def chosen(plan: Plan) -> Json:
     """`status.hypervisor`: what was chosen, and the digest that binds it to the plan."""
+    why = {"reason": plan.reason, "runnerUp": plan.runner_up}
     return {
+        **{name: value for name, value in why.items() if value},
         "class": plan.hypervisor_class,
         "driver": plan.driver,
         "driverVersion": plan.driver_version,

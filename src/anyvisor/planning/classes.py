@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
+from anyvisor.api.hypervisor import PREFERENCES, automatic, preferences, unknown_preferences
 from anyvisor.api.meta import object_at, text_at
+from anyvisor.planning.choice import Accepted, best
 from anyvisor.planning.facts import NodeFacts
 from anyvisor.planning.manifest import Manifest, ManifestError, digest, parse
 from anyvisor.planning.plan import Plan
 from anyvisor.planning.planner import Driver, Policy, plan
 from anyvisor.planning.registry import registry
-
-AUTO = "auto"
 
 
 class ClassError(ValueError):
@@ -86,7 +86,12 @@ def candidates(
 
 def _chosen(named: str, classes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     by_weight = sorted(classes, key=lambda entry: (-_weight(entry), text_at(entry, "metadata", "name")))
-    if named == AUTO:
+    if automatic(named):
+        if unknown := unknown_preferences(named):
+            raise ClassError(
+                "PreferenceUnknown",
+                f"hypervisor {named!r} prefers {', '.join(unknown)}; after auto/ may stand {', '.join(PREFERENCES)}",
+            )
         wanted = by_weight
     elif named:
         wanted = [entry for entry in classes if text_at(entry, "metadata", "name") == named]
@@ -95,7 +100,7 @@ def _chosen(named: str, classes: Sequence[Mapping[str, Any]]) -> list[Mapping[st
     if wanted:
         return wanted
     known = _listed(text_at(entry, "metadata", "name") for entry in by_weight)
-    if named and named != AUTO:
+    if named and not automatic(named):
         raise ClassError("ClassNotFound", f"there is no hypervisor class {named!r}; the classes are: {known}")
     raise ClassError("NoDefaultClass", f"no hypervisor class is the default; name one of: {known}")
 
@@ -117,11 +122,15 @@ def choose(
     *,
     defaulted: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan on the first class that accepts the machine; when none does, the refusal of the first."""
+    """The plan on the class that is named, or on the best that accepts the machine; else the first refusal."""
+    named = text_at(spec, "hypervisor")
     plans: list[Plan] = []
+    accepted: list[Accepted] = []
     for candidate in among:
         made = plan(spec, candidate.hypervisor_class, candidate.driver, nodes, policy, defaulted=defaulted)
-        if made.accepted:
-            return made
         plans.append(made)
-    return plans[0]
+        if made.accepted:
+            accepted.append(Accepted(made, candidate.driver.manifest))
+    if not accepted:
+        return plans[0]
+    return best(accepted, preferences(named)) if automatic(named) else accepted[0].plan

@@ -24,6 +24,7 @@ MAX_BYTES: Final = 256 * 1024
 MAX_STATEMENTS: Final = 1024
 MAX_VALUES: Final = 256
 MAX_DEPTH: Final = 32
+MAX_START_MILLISECONDS: Final = 3_600_000
 
 Level = Literal["experimental", "supported", "deprecated"]
 
@@ -156,6 +157,8 @@ class Manifest(_Data, frozen=True, kw_only=True):
     parameters: dict[str, Any] = {}
     """JSON Schema of the class's parameters (an object of scalars); empty = the driver takes none."""
     overhead: OverheadModel
+    start_milliseconds: int | None = None
+    """From Prepare to the first byte of a small guest on an idle machine, as `anyvisor conform --bench` measures it."""
     pod: Pod = Pod()
     image_tools: tuple[ImageTool, ...] = ()
     skew: tuple[Skew, ...] = ()
@@ -268,6 +271,10 @@ def _check_head(manifest: Manifest) -> list[str]:
         text = " ".join(tool.command)
         if not tool.formats or "{input}" not in text or "{output}" not in text:
             problems.append(f"imageTools[{index}]: it needs formats, and a command with {{input}} and {{output}}")
+    if manifest.start_milliseconds is not None and not 0 < manifest.start_milliseconds < MAX_START_MILLISECONDS:
+        problems.append(
+            f"startMilliseconds: {manifest.start_milliseconds} is not between 1 and {MAX_START_MILLISECONDS}"
+        )
     if manifest.parameters:
         problems += _check_schema(manifest.parameters)
     return problems

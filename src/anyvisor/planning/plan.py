@@ -116,6 +116,10 @@ class Plan(_Data, frozen=True, kw_only=True):
     substitutions: tuple[Substitution, ...] = ()
     disk_formats: tuple[str, ...] = ()
     """Image formats that the driver takes, best first: `raw`, `qcow2`, `qcow2.backing`."""
+    reason: str = ""
+    """Why this class, where the choice was the planner's."""
+    runner_up: str = ""
+    """The class that would have been next."""
 
     @property
     def accepted(self) -> bool:

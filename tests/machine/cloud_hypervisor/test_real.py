@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from anyvisor.drivers.cloud_hypervisor.facts import LANDLOCK
+from anyvisor.hri.errors import Refused
+from anyvisor.hri.kit import landlock
+from anyvisor.hri.v1.machine_pb2 import ApplyRequest
 from tests.contract.cloud_hypervisor.rig import Rig, running_rig
-from tests.contract.cloud_hypervisor.suite import DriverSuite
+from tests.contract.cloud_hypervisor.suite import DriverSuite, boot, disk, raw_disk
 
 BINARY = os.environ.get("ANYVISOR_CLOUD_HYPERVISOR", "")
 
@@ -24,4 +28,12 @@ async def rig(rundir: Path) -> AsyncGenerator[Rig]:
 
 
 class TestRealCloudHypervisor(DriverSuite):
-    """Every test of the suite."""
+    """Every test of the suite, and what only the real program and its kernel show."""
+
+    @pytest.mark.skipif(landlock.version() < LANDLOCK, reason="the kernel has no Landlock of version 3")
+    async def test_the_vmm_is_kept_to_the_machines_own_files(self, rig: Rig, tmp_path: Path) -> None:
+        guest = await boot(rig)
+        (guest.directory / "link").symlink_to(raw_disk(tmp_path, "elsewhere.raw"))
+        change = ApplyRequest(attach_disk=disk("extra", "h"), placed={"h": "link"})
+        with pytest.raises(Refused, match="denied"):
+            await rig.done(await rig.client.apply("m1", change, generation=2))

@@ -94,6 +94,20 @@ def test_the_pod_s_shape_is_the_plan_s() -> None:
     assert launch_of(plan(pod=PodShape(image="i"))).seccomp is None
 
 
+def test_a_choice_is_told_with_its_reason_and_the_runner_up() -> None:
+    drivers = fleet().drivers
+    classes = [
+        {"metadata": {"name": name}, "spec": {"driver": "test.example.org", "weight": weight}}
+        for name, weight in (("first", 2), ("second", 1))
+    ]
+    launch = plan_instance(instance("auto/memory"), Fleet(classes, drivers))
+    assert isinstance(launch, Launch)
+    assert launch.hypervisor["class"] == "first"
+    assert launch.hypervisor["runnerUp"] == "second"
+    assert launch.hypervisor["reason"] == "equal by what was preferred, and before second by the classes' weight"
+    assert launch.hypervisor["planDigest"] == digest(decode(launch.plan))
+
+
 @pytest.mark.parametrize(("accelerator", "emulated"), [("kvm", False), ("mshv", False), ("emulation", True)])
 def test_emulation(accelerator: str, *, emulated: bool) -> None:
     assert launch_of(plan(accelerator=accelerator)).emulation is emulated

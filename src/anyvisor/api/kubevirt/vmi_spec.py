@@ -67,7 +67,8 @@ class VirtualMachineInstanceSpec(Model, frozen=True, kw_only=True):
     hostname: str | None = None
     """The guest's host name; the name of the machine when absent."""
     hypervisor: str | None = None
-    """The HypervisorClass that runs it; empty is the default class, `auto` lets the planner choose once."""
+    """The HypervisorClass that runs it; empty is the default class, `auto` lets the planner choose once, `auto/` and a
+    list of `features`, `isolation`, `memory` and `start` by these, the most important first."""
     liveness_probe: Probe | None = None
     """A check whose failure ends the machine."""
     networks: Annotated[tuple[Network, ...] | None, Schema(facts={"maxItems": 256})] = None

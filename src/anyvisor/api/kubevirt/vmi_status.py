@@ -87,6 +87,10 @@ class HypervisorStatus(Model, frozen=True, kw_only=True):
     """The digest that each image of the machine stood for when it started, by the name in its spec."""
     plan_digest: str | None = None
     """`sha256:` and the hash of the plan that the node's agent executes."""
+    reason: str | None = None
+    """Why this class, where the machine left the choice to the planner (`auto`)."""
+    runner_up: str | None = None
+    """The class that would have been next then."""
 
 
 class VirtualMachineInstanceNetworkInterface(Model, frozen=True, kw_only=True):
