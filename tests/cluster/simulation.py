@@ -23,10 +23,10 @@ import uvloop
 from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.launchers import Launcher
 from anyvisor.agent.main import AgentConfig, run_agent
+from anyvisor.agent.network import MachineNetwork
 from anyvisor.agent.volumes.source import ClaimError, OpenedClaim, OpenedDisk
 from anyvisor.hri.fake.driver import FakeDriver
 from anyvisor.hri.kit.server import DriverServer
-from anyvisor.hri.v1.machine_spec_pb2 import Nic
 from anyvisor.kube.client import Client, PatchType
 from anyvisor.kube.config import load
 from anyvisor.kube.errors import ApiError, Conflict, NotFound
@@ -157,21 +157,9 @@ class NoVolumes:
         raise FileNotFoundError(reference)
 
 
-@dataclass
-class NoNetwork:
-    """An interface that leads nowhere."""
-
-    nics: list[Nic] = field(default_factory=list[Nic])
-    descriptors: dict[str, int] = field(default_factory=dict[str, int])
-    status: list[Json] = field(default_factory=list[Json])
-    taps: dict[str, str] = field(default_factory=dict[str, str])
-
-    def close(self) -> None: ...
-
-
-async def _no_network(vmi: Json, *, pod: Json, netns: int | None, adopted: bool) -> NoNetwork:
-    del vmi, pod, netns, adopted
-    return NoNetwork()
+async def _no_network(vmi: Json, *, pod: Json, netns: int | None, adopted: bool, only: str = "") -> MachineNetwork:
+    del vmi, pod, netns, adopted, only
+    return MachineNetwork()
 
 
 async def _agents(config: Config) -> None:

@@ -41,7 +41,7 @@ def move(vm: Mapping[str, Any], review: Mapping[str, Any], target: str) -> Move:
     """From a VM and the status of a MachineReview that asked for the class `target` alone."""
     now = text_at(vm, "status", "hypervisor", "class") or text_at(review, "class")
     where = (text_at(vm, "metadata", "namespace"), text_at(vm, "metadata", "name"), now, target)
-    judged = next((each for each in _objects(review, "classes") if each.get("class") == target), {})
+    judged = next((each for each in _objects(review, "classes") if each.get("class") == target), Json())
     accepted = judged.get("verdict") in _ACCEPTED
     if accepted and now == target:
         return Move(*where, "already")
