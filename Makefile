@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PYTEST := $(PY) -m pytest
 TIERS ?= unit contract machine e2e cluster
 
-.PHONY: help venv system demo test lint format bench kill debian guests web proto crds conform replay kubernetes test-cluster manifest images clean
+.PHONY: help venv system demo test lint format bench kill debian guests web proto crds conform replay kubernetes test-cluster scale manifest images clean
 
 help: ## show this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -38,6 +38,10 @@ test-cluster: system venv guests ## all cluster tests, on an official cluster th
 	@$(PY) -m tests.cluster.kit.build || true
 	@$(PY) -m tools.images || true
 	@ANYVISOR_CLUSTER=yes $(PYTEST) tests/cluster $(ARGS)
+
+scale: venv ## 1,000 machines that boot nothing on 20 simulated nodes of an official control plane, measured
+	@$(PY) -m tests.cluster.kit.build api
+	@$(PY) -m tests.cluster.scale $(ARGS)
 
 manifest: venv ## deploy/anyvisor-install.yaml from the chart (needs helm)
 	@$(PY) -m tools.installmanifest

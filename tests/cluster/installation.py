@@ -47,7 +47,7 @@ class Installation:
         self.plane = plane
         self.port = free_ports(1)[0]
 
-    def install(self, drivers: Sequence[str] = ("fake",)) -> None:
+    def install(self, drivers: Sequence[str] = ("qemu", "fake")) -> None:
         """Apply the manifest and start gateway and controller; returns when both work."""
         objects = documents()
         self.plane.apply(*(one for one in objects if one["kind"] in ("CustomResourceDefinition", "Namespace")))
@@ -60,10 +60,12 @@ class Installation:
     def start_gateway(self) -> None:
         """Start the gateway's process and wait for its probe."""
         kubeconfig = account_kubeconfig(self.plane, "gateway")
-        self.component("gateway", kubeconfig, "gateway", "--address=127.0.0.1", f"--port={self.port}")
+        self.component(
+            "gateway", kubeconfig, "gateway", "--address=127.0.0.1", f"--port={self.port}", "--metrics-port=0"
+        )
         self.plane.wait("gateway", self._served)
 
-    def start_controller(self, drivers: Sequence[str], name: str = "controller") -> None:
+    def start_controller(self, drivers: Sequence[str] = ("qemu", "fake"), name: str = "controller") -> None:
         """Start a controller's process."""
         words = [f"--driver={driver}" for driver in drivers]
         self.component(name, account_kubeconfig(self.plane, "controller"), "controller", "--health-port=0", *words)

@@ -40,7 +40,13 @@ from tests.cluster.kit.control_plane import ControlPlane
 
 Json = dict[str, Any]
 LABELS: Final = {"kubevirt.io/schedulable": "true", "anyvisor.io/agent": "true"}
-CAPACITY: Final = {"cpu": "128", "memory": "512Gi", "pods": "500", "ephemeral-storage": "500Gi"}
+CAPACITY: Final = {
+    "cpu": "128",
+    "memory": "512Gi",
+    "ephemeral-storage": "500Gi",
+    # As the agent's device plugins offer them.
+    **{f"devices.kubevirt.io/{name}": "1k" for name in ("kvm", "tun", "vhost-net", "vhost-vsock")},
+}
 LEASE_NAMESPACE: Final = "kube-node-lease"
 BEAT_SECONDS: Final = 10.0
 END_SECONDS: Final = 5.0
@@ -55,6 +61,8 @@ class Config(msgspec.Struct, frozen=True):
     """The kubelet's kubeconfig."""
     nodes: dict[str, str]
     """Node -> its agent's kubeconfig."""
+    pods: int
+    """How many fit on a node."""
 
 
 # -- started by tests -----------------------------------------------------------------------------------------
@@ -66,6 +74,8 @@ class SimulatedNodes:
 
     plane: ControlPlane
     names: list[str]
+    pods: int = 110
+    """How many fit on a node."""
     config: Path = field(init=False)
 
     def up(self) -> None:
@@ -75,7 +85,7 @@ class SimulatedNodes:
         self.plane.apply(*(_node(name) for name in self.names))
         kubeconfigs = {name: str(account_kubeconfig(self.plane, "agent", name)) for name in self.names}
         self.config = place / "config.json"
-        self.config.write_bytes(msgspec.json.encode(Config(str(place), str(self.plane.admin), kubeconfigs)))
+        self.config.write_bytes(msgspec.json.encode(Config(str(place), str(self.plane.admin), kubeconfigs, self.pods)))
         self.start("kubelet")
         self.start("agents")
         self.plane.wait("agents", self.healthy)
@@ -205,6 +215,7 @@ class Kubelet:
     def __init__(self, client: Client, config: Config, pods: Informer) -> None:
         self._client = client
         self._nodes = list(config.nodes)
+        self._capacity = {**CAPACITY, "pods": str(config.pods)}
         self._place = Path(config.place) / "pods"
         self._place.mkdir(exist_ok=True)
         self._pods = pods
@@ -228,8 +239,8 @@ class Kubelet:
 
     async def _beat(self, node: str) -> None:
         status: Json = {
-            "capacity": CAPACITY,
-            "allocatable": CAPACITY,
+            "capacity": self._capacity,
+            "allocatable": self._capacity,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": _now()}],
             "nodeInfo": {"containerRuntimeVersion": "simulated://1", "kernelVersion": os.uname().release},
         }

@@ -6,9 +6,11 @@ launcher-qemu     the launcher: the VMM and the shim, on python3-minimal
 """
 
 import argparse
+import filecmp
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,10 +57,21 @@ def cache() -> Path:
     return Path(base) / "images"
 
 
-def build(name: str, out: Path, registry: str, *, tag: str = __version__, source: Path = application.SOURCE) -> Path:
-    """Make one image, with our code from a checkout of it; its archive. The bill of materials lies beside it."""
+def build(
+    name: str,
+    out: Path,
+    registry: str,
+    *,
+    tag: str = __version__,
+    source: Path = application.SOURCE,
+    kept: Path | None = None,
+) -> Path:
+    """Make one image, with our code from a checkout of it; its archive. The bill of materials lies beside it.
+
+    File systems are kept in the cache, or where `kept` says.
+    """
     image = IMAGES[name]
-    base = rootfs.build(image.packages, cache())
+    base = rootfs.build(image.packages, kept or cache())
     code = application.layer(source) if image.application else application.launcher_layer(source)
     config = oci.Config(
         entrypoint=_COMPONENT if image.application else (),
@@ -104,11 +117,19 @@ def bill(name: str, digest: str, base: Path, image: Image) -> dict[str, Any]:
     }
 
 
+def is_reproducible(name: str, archive: Path, registry: str) -> bool:
+    """Whether a build with an empty cache makes the same bytes."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        again = build(name, Path(place), registry, kept=Path(place) / "cache")
+        return filecmp.cmp(archive, again, shallow=False)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the named images, or all."""
     parser = argparse.ArgumentParser(prog="python -m tools.images", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/images"))
     parser.add_argument("--registry", default=DEFAULT_REGISTRY)
+    parser.add_argument("--verify", action="store_true", help="make each from nothing once more, and compare")
     parser.add_argument("images", nargs="*", metavar="IMAGE")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.images if name not in IMAGES]
@@ -116,7 +137,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join(IMAGES)}")
     try:
         for name in options.images or IMAGES:
-            build(name, options.out, options.registry)
+            archive = build(name, options.out, options.registry)
+            if options.verify and not is_reproducible(name, archive, options.registry):
+                print(f"{name}: two builds of the same packages and the same code differ", file=sys.stderr)
+                return 1
     except rootfs.CannotBuildError as error:
         print(error, file=sys.stderr)
         return 1

@@ -28,6 +28,19 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /*
+What our own components change is not asked about again, and neither is the end of objects that others own: a machine must
+be told of, stopped and deleted while no gateway answers. Agents are held to their node by a policy of the API server.
+*/ -}}
+{{- define "anyvisor.notOurOwn" -}}
+- name: not-our-own-changes
+  expression: >-
+    !(request.operation == 'UPDATE' && request.userInfo.username in [
+    'system:serviceaccount:{{ .Release.Namespace }}:anyvisor-controller',
+    'system:serviceaccount:{{ .Release.Namespace }}:anyvisor-agent',
+    'system:serviceaccount:kube-system:generic-garbage-collector'])
+{{- end }}
+
 {{- /* Who may read metrics at a port; nobody where the list is empty. */ -}}
 {{- define "anyvisor.scrapers" -}}
 {{- $root := index . 0 -}}

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.command == "uninstall":
             await installer.uninstall(client, print)
             return
-        await installer.install(client, arguments.registry, print)
+        await installer.install(client, arguments.registry, print, wait=not arguments.no_wait)
         if not arguments.no_wait:
             await installer.wait_ready(client, print)
 

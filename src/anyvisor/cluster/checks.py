@@ -7,11 +7,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from anyvisor.api.meta import Json, annotations, condition_is, list_at, name, object_at
+from anyvisor.api.meta import Json, annotations, condition, condition_is, list_at, name, object_at
 from anyvisor.cluster import installer
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import ApiError, NotFound
-from anyvisor.kube.resources import CRDS, HYPERVISOR_NODES, NODES, STORAGE_CLASSES, Resource
+from anyvisor.kube.resources import CRDS, HYPERVISOR_NODES, NETWORK_ATTACHMENTS, NODES, STORAGE_CLASSES, Resource
 
 OLDEST: Final = (1, 33)
 IMAGE_VOLUMES: Final = (1, 35)
@@ -45,6 +45,7 @@ async def checks(client: Client) -> AsyncIterator[Check]:
     yield await _rights(client)
     yield await _served(client)
     yield await _storage(client)
+    yield await _network(client)
     nodes: list[Json] = list_at(await client.list(NODES), "items")
     for node in nodes:
         yield _node(node)
@@ -63,8 +64,7 @@ def _version_check(version: tuple[int, int]) -> Check:
     if version < OLDEST:
         return Check("kubernetes", "fail", told, f"upgrade to {OLDEST[0]}.{OLDEST[1]} or newer")
     if version < IMAGE_VOLUMES:
-        fix = "switch the feature gate ImageVolume on, or use no containerDisk and no kernelBoot container"
-        return Check("kubernetes", "warn", f"{told}, image volumes are off by default", fix)
+        return Check("kubernetes", "ok", f"{told}; where images cannot be volumes, disks are copied out of them")
     return Check("kubernetes", "ok", told)
 
 
@@ -104,12 +104,27 @@ async def _storage(client: Client) -> Check:
     return Check("storage", "warn", found, "install a provisioner, or name a class in each claim")
 
 
+async def _network(client: Client) -> Check:
+    """Every cluster has a pod network; whether machines can have more is told by a kind that its makers share."""
+    try:
+        await client.list(NETWORK_ATTACHMENTS, limit=1)
+    except NotFound:
+        return Check("network", "ok", "the pod network; no secondary ones, as no NetworkAttachmentDefinition is served")
+    return Check("network", "ok", "the pod network, and secondary ones by NetworkAttachmentDefinition")
+
+
 def _node(node: Json) -> Check:
     called = f"node {name(node)}"
     info = object_at(node, "status", "nodeInfo")
     told = f"{info.get('containerRuntimeVersion', '')}, Linux {info.get('kernelVersion', '')}"
     if not condition_is(node, "Ready"):
-        return Check(called, "warn", f"not ready; {told}", f"kubectl describe node {name(node)}")
+        why = (condition(node, "Ready") or {}).get("message") or "its kubelet says nothing"
+        return Check(called, "warn", f"not ready: {why}; {told}", f"kubectl describe node {name(node)}")
+    if condition_is(node, "NetworkUnavailable"):
+        why = (condition(node, "NetworkUnavailable") or {}).get("message") or "no route"
+        return Check(
+            called, "warn", f"its network is not set up: {why}; {told}", "look at the pods of the network plugin"
+        )
     offered = object_at(node, "status", "allocatable")
     devices = sorted(key.partition("/")[2] for key, count in offered.items() if _is_device(key) and count != "0")
     return Check(called, "ok", f"{told}; devices: {', '.join(devices) or 'none yet'}")

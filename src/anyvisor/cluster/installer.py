@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from anyvisor.api.meta import Json, condition_is, list_at, name, namespace, object_at, text_at
+from anyvisor.api.meta import Json, condition_is, generation, list_at, name, namespace, object_at, text_at
 from anyvisor.cluster.keeper import API_SERVICES, MUTATING, VALIDATING
 from anyvisor.kube.client import Client, Propagation
 from anyvisor.kube.errors import ApiError, Conflict, NotFound
@@ -68,6 +68,8 @@ _KINDS: Final = {
         _policy("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
     )
 }
+_WORKLOADS: Final = ("Deployment", "DaemonSet")
+_ORDER: Final = ("gateway", "controller", "driver", "agent")
 _SUBRESOURCES: Final = "v1.subresources.kubevirt.io"
 Tell = Callable[[str], None]
 
@@ -100,11 +102,14 @@ def manifest(registry: str = REGISTRY) -> list[Json]:
     return [one for one in found if one]
 
 
-async def install(client: Client, registry: str, tell: Tell) -> None:
+async def install(client: Client, registry: str, tell: Tell, *, wait: bool = True) -> None:
     """Install, or bring an installation of ours to this version; running VMs do not notice.
 
+    An upgrade replaces one component after the other: who admits what is new before who writes it. With `wait`, the
+    next one begins when the one before is ready, so that a version that does not start stops the upgrade there.
+
     Raises:
-        InstallError: another implementation serves the API, or the cluster refuses.
+        InstallError: another implementation serves the API, the cluster refuses, or a component does not become ready.
     """
     await _refuse_foreign(client)
     objects = manifest(registry)
@@ -113,10 +118,40 @@ async def install(client: Client, registry: str, tell: Tell) -> None:
         await _apply(client, one)
     await _established(client, definitions)
     tell(f"{len(definitions)} definitions are served")
-    rest = [one for one in objects if one["kind"] != "CustomResourceDefinition"]
+    rest = [one for one in objects if one["kind"] not in ("CustomResourceDefinition", *_WORKLOADS)]
     for one in rest:
         await _apply(client, one)
     tell(f"{len(rest)} objects are applied")
+    upgrade = bool(await status(client))
+    for component in _ORDER:
+        for one in objects:
+            if one["kind"] in _WORKLOADS and component in _app(one):
+                await _apply(client, one)
+        if upgrade and wait:
+            await _rolled_out(client, component, READY_SECONDS)
+            tell(f"{component} is of this version")
+
+
+async def _rolled_out(client: Client, component: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        lacking = [row for row in await status(client) if component in row.name and row.ready < row.wanted]
+        if not lacking:
+            return
+        if time.monotonic() > deadline:
+            raise InstallError(
+                f"{_told_rows(lacking)} is not ready after {seconds:.0f} s, and the upgrade stops here; what runs goes "
+                f"on. Look at `kubectl get pods,events -n {NAMESPACE}`, and call it again"
+            )
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _app(workload: Json) -> str:
+    return text_at(workload, "spec", "selector", "matchLabels", "app")
+
+
+def _told_rows(rows: Sequence[Row]) -> str:
+    return ", ".join(f"{row.kind} {row.name} ({row.ready} of {row.wanted})" for row in rows)
 
 
 async def wait_ready(client: Client, tell: Tell, seconds: float = READY_SECONDS) -> None:
@@ -129,9 +164,8 @@ async def wait_ready(client: Client, tell: Tell, seconds: float = READY_SECONDS)
             tell("all components are ready")
             return
         if time.monotonic() > deadline:
-            named = ", ".join(f"{row.kind} {row.name} ({row.ready} of {row.wanted})" for row in lacking)
             raise InstallError(
-                f"not ready after {seconds:.0f} s: {named or 'the KubeVirt object is not deployed'}; "
+                f"not ready after {seconds:.0f} s: {_told_rows(lacking) or 'the KubeVirt object is not deployed'}; "
                 f"look at `kubectl get pods,events -n {NAMESPACE}`"
             )
         await asyncio.sleep(_LOOK_SECONDS)
@@ -167,11 +201,17 @@ async def status(client: Client) -> list[Row]:
 
 
 def _row(kind: str, obj: Json) -> Row:
+    """What is ready of the version that was applied last."""
     state = object_at(obj, "status")
+    seen = int(state.get("observedGeneration") or 0) >= generation(obj)
     if kind == "DaemonSet":
-        return Row(kind, name(obj), int(state.get("numberReady") or 0), int(state.get("desiredNumberScheduled") or 0))
-    wanted = object_at(obj, "spec").get("replicas")
-    return Row(kind, name(obj), int(state.get("readyReplicas") or 0), 1 if wanted is None else int(wanted))
+        counts = [int(state.get(key) or 0) for key in ("numberReady", "updatedNumberScheduled")]
+        wanted = int(state.get("desiredNumberScheduled") or 0) if seen else 1
+    else:
+        counts = [int(state.get(key) or 0) for key in ("readyReplicas", "updatedReplicas")]
+        replicas = object_at(obj, "spec").get("replicas")
+        wanted = 1 if replicas is None else int(replicas)
+    return Row(kind, name(obj), min(counts) if seen else 0, wanted)
 
 
 async def _configured(client: Client) -> bool:

@@ -8,6 +8,7 @@ import asyncio
 import datetime
 import logging
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -55,10 +56,10 @@ class CertificateKeeper:
     async def run(self) -> None:
         """Keep everything current until cancelled."""
         changed = asyncio.Event()
-        secret = Informer(self.client, SECRETS, self.names.namespace, fields=f"metadata.name={SECRET}")
-        secret.on_change(lambda _old, _new: changed.set())
-        async with secret:
-            await secret.synced.wait()
+        async with AsyncExitStack() as stack:
+            for watched in self._watched():
+                watched.on_change(lambda _old, _new: changed.set())
+                await stack.enter_async_context(watched)
             while True:
                 changed.clear()
                 pause = LOOK_SECONDS
@@ -72,6 +73,18 @@ class CertificateKeeper:
                         await changed.wait()
                 except TimeoutError:
                     continue
+
+    def _watched(self) -> list[Informer]:
+        """Everything that is kept: what is edited or replaced, by hand or by an upgrade, is put right at once."""
+        secrets = [
+            Informer(self.client, SECRETS, self.names.namespace, fields=f"metadata.name={name}")
+            for name in (SECRET, AGENT_SECRET)
+        ]
+        webhooks = [
+            Informer(self.client, kind, fields=f"metadata.name={CONFIGURATION}") for kind in (MUTATING, VALIDATING)
+        ]
+        services = [Informer(self.client, API_SERVICES, fields=f"metadata.name={name}") for name in SERVICES]
+        return [*secrets, *webhooks, *services]
 
     async def _once(self) -> None:
         data = await self._secret()
@@ -134,11 +147,13 @@ class CertificateKeeper:
         if patch:
             test = {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version(found)}
             await self.client.patch(resource, CONFIGURATION, None, [test, *patch], PatchType.JSON)
+            log.info("%s %s trusts our authority from now on", resource.kind, CONFIGURATION)
 
     async def _api_service(self, name: str, bundle: str) -> None:
         found = await self._get(API_SERVICES, name)
         if found is not None and text_at(found, "spec", "caBundle") != bundle:
             await self.client.patch(API_SERVICES, name, None, {"spec": {"caBundle": bundle}})
+            log.info("APIService %s trusts our authority from now on", name)
 
     async def _get(self, resource: Resource, name: str, namespace: str | None = None) -> Json | None:
         try:

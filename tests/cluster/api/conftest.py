@@ -24,7 +24,7 @@ def plane() -> Iterator[ControlPlane]:
 def installed(plane: ControlPlane) -> Installation:
     """The product with the manifests of the drivers that are offered, and the one that boots nothing."""
     made = Installation(plane)
-    made.install(("qemu", "fake"))
+    made.install()
     return made
 
 

@@ -47,6 +47,9 @@ class ControlPlane:
     apiserver: Path | None = None
     """The folder of kube-apiserver, where it is not that of the other programs."""
 
+    starts: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """When the API server was started, and when it was ready: seconds since the epoch."""
+
     def __post_init__(self) -> None:
         self.processes = Processes(self.place / "log")
         ports = free_ports(3)
@@ -148,8 +151,10 @@ class ControlPlane:
         if not controllers:
             flags.append("--disable-admission-plugins=ServiceAccount")
         program = (self.apiserver or self.programs) / "kube-apiserver"
+        begun = time.time()
         self.processes.start("apiserver", [program, *flags])
         self.wait("apiserver", self.ready)
+        self.starts.append((begun, time.time()))
 
     def audit(self) -> None:
         """Have the API server write down who asked for what; before it starts."""
@@ -160,6 +165,7 @@ class ControlPlane:
             *self.api_flags,
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self.audit_log}",
+            "--audit-log-maxsize=2000",
         )
 
     @property

@@ -1,0 +1,79 @@
+"""The life of machines on simulated nodes, through the official scheduler, controller-manager and API server."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.api.objects import create, launchers, phase, vm
+from tests.cluster.kit.control_plane import ControlPlane
+from tests.cluster.simulation import SimulatedNodes
+
+
+@pytest.fixture(scope="module")
+def peopled(nodes: SimulatedNodes) -> Iterator[ControlPlane]:
+    yield nodes.plane
+    nodes.plane.kubectl("delete", "vm", "--all", "--wait=false")
+
+
+def test_a_machine_runs_stops_and_is_gone(peopled: ControlPlane) -> None:
+    plane = peopled
+    assert "created" in create(plane, vm("lived", hypervisor="fake", run="Always"))
+    plane.wait("controller", lambda: phase(plane, "lived") == "Running")
+    found = plane.get("vmi", "lived")
+    assert found["status"]["hypervisor"]["driver"] == "fake.anyvisor.io"
+    assert found["status"]["nodeName"] in ("node-a", "node-b")
+    (pod,) = launchers(plane, "lived")
+    assert list(found["status"]["activePods"]) == [pod["metadata"]["uid"]]
+    plane.wait("controller", lambda: plane.get("vm", "lived")["status"].get("ready") is True)
+    path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/lived/stop"
+    plane.kubectl("replace", "--raw", path, "-f", "-", stdin="{}")
+    plane.wait("controller", lambda: not plane.get("vmi", "lived"))
+    plane.wait("controller", lambda: plane.get("vm", "lived")["status"]["printableStatus"] == "Stopped")
+    plane.kubectl("delete", "vm", "lived", "--timeout=120s", seconds=150)
+    assert launchers(plane, "lived") == []
+
+
+def test_a_pod_that_is_deleted_by_hand_is_told_and_made_anew(peopled: ControlPlane) -> None:
+    plane = peopled
+    create(plane, vm("bereft", hypervisor="fake", run="Always"))
+    plane.wait("controller", lambda: phase(plane, "bereft") == "Running")
+    before = plane.get("vmi", "bereft")["metadata"]["uid"]
+    (pod,) = launchers(plane, "bereft")
+    plane.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
+
+    def again() -> bool:
+        found = plane.get("vmi", "bereft")
+        return bool(found) and found["metadata"]["uid"] != before and found["status"].get("phase") == "Running"
+
+    plane.wait("controller", again, 120)
+    assert len(launchers(plane, "bereft")) == 1
+
+
+def test_what_is_edited_by_hand_converges(peopled: ControlPlane) -> None:
+    plane = peopled
+    create(plane, vm("edited", hypervisor="fake", run="Always"))
+    plane.wait("controller", lambda: phase(plane, "edited") == "Running")
+    found = plane.get("vmi", "edited")
+    uid, node = found["metadata"]["uid"], found["status"]["nodeName"]
+    wrong = {
+        "metadata": {"labels": {"kubevirt.io/nodeName": None}, "finalizers": None},
+        "status": {"phase": "Running", "nodeName": node, "conditions": None},
+    }
+    plane.kubectl("patch", "vmi", "edited", "--type=merge", "-p", json.dumps(wrong), check=False)
+    status = {"status": {"printableStatus": "Wrong", "ready": False, "created": False}}
+    plane.kubectl("patch", "vm", "edited", "--subresource=status", "--type=merge", "-p", json.dumps(status))
+
+    def whole() -> bool:
+        machine, instance = plane.get("vm", "edited"), plane.get("vmi", "edited")
+        conditions = {one["type"]: one["status"] for one in instance["status"].get("conditions", [])}
+        return (
+            machine["status"].get("printableStatus") == "Running"
+            and machine["status"].get("ready") is True
+            and instance["metadata"]["uid"] == uid
+            and instance["metadata"].get("labels", {}).get("kubevirt.io/nodeName") == node
+            and conditions.get("Ready") == "True"
+        )
+
+    plane.wait("controller", whole)
+    assert len(launchers(plane, "edited")) == 1
