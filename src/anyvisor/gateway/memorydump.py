@@ -100,7 +100,8 @@ def _check_claim(name: str, claim: Json, vmi: Json) -> None:
     size = _quantity(object_at(claim, "spec", "resources", "requests").get("storage"))
     needed = (_memory(vmi) + DUMP_OVERHEAD) * (1 + FILE_SYSTEM_OVERHEAD)
     if size < needed:
-        raise conflict(CLAIM, name, f"pvc size [{size}] should be bigger then [{needed}]")
+        whole = f"{-(-needed.value // 1024**2)}Mi"
+        raise conflict(CLAIM, name, f"pvc size [{size}] should be bigger then [{whole}]")
 
 
 def _memory(vmi: Json) -> Quantity:
