@@ -196,18 +196,26 @@ def listening(virtctl: Virtctl, *words: str) -> Generator[int]:
             process.terminate()
 
 
+def fetched(port: int) -> bytes:
+    """The page at a local port; nothing while nobody listens there."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as page:
+            page.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return page.makefile("rb").read()
+    except OSError:
+        return b""
+
+
 def greeted(port: int, greeting: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         assert client.recv(len(greeting), socket.MSG_WAITALL) == greeting
 
 
 def test_ports_of_the_guest(running: Virtctl) -> None:
-    with (
-        listening(running, "port-forward", f"vm/{VM}", ":80") as port,
-        socket.create_connection(("127.0.0.1", port), timeout=60) as page,
-    ):
-        page.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert b"hello from" in page.makefile("rb").read()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with listening(running, "port-forward", f"vm/{VM}", f"{port}:80"):
+        eventually(lambda: b"hello from" in fetched(port), 60)
     running.ok("expose", "vmi", VM, "--name", "exposed", "--port", "80")
     service = running.instance.get("service", "exposed")
     assert service is not None
