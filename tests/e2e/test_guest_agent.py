@@ -105,7 +105,7 @@ def test_a_guest_with_an_agent(shared: Instance, talks: str) -> None:
 
     # Whoever follows the node's agent and the drivers finds the guest's agent again.
     shared.kill(*(name for name in shared.processes() if name.startswith(("agent-", "driver-"))))
-    eventually(lambda: "Anyvisor test guest 1" in told_again(shared), 60, lambda: shared.story(talks))
+    eventually(lambda: "Anyvisor test guest 1" in told_again(shared), 60, lambda: told_again(shared) + shared.story(talks))
 
     shared.cli("soft-reboot", talks)
     eventually(lambda: shared.console(talks).count("ANYVISOR ready") >= 2, 60, lambda: shared.story(talks))
