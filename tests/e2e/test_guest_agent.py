@@ -65,6 +65,10 @@ def told_again(instance: Instance) -> str:
     return instance.kubectl("get", "--raw", f"{SUBRESOURCES}/guestosinfo", check=False)
 
 
+def answer_and_story(instance: Instance) -> str:
+    return told_again(instance) + instance.story("talks")
+
+
 def port_of_the_agent(command: str) -> str:
     """A command of the guest with the agent's port as $port."""
     return f"for p in /sys/class/virtio-ports/*; do port=/dev/${{p##*/}}; {command}; break; done\n"
@@ -105,7 +109,7 @@ def test_a_guest_with_an_agent(shared: Instance, talks: str) -> None:
 
     # Whoever follows the node's agent and the drivers finds the guest's agent again.
     shared.kill(*(name for name in shared.processes() if name.startswith(("agent-", "driver-"))))
-    eventually(lambda: "Anyvisor test guest 1" in told_again(shared), 60, lambda: told_again(shared) + shared.story(talks))
+    eventually(lambda: "Anyvisor test guest 1" in told_again(shared), 60, lambda: answer_and_story(shared))
 
     shared.cli("soft-reboot", talks)
     eventually(lambda: shared.console(talks).count("ANYVISOR ready") >= 2, 60, lambda: shared.story(talks))
