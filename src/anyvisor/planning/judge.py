@@ -125,10 +125,15 @@ def judge(
     substitutions: list[Substitution] = []
     notes: list[Finding] = []
     result = Judgement(spec=current)
+    before: dict[str, list[Need]] | None = None
+    changed: list[str] = []
     for _ in range(MAX_ROUNDS):
         result = Judgement(spec=current, findings=list(notes), substitutions=list(substitutions))
-        changed = False
-        for need in registry.needs(current, sources):
+        needs = registry.needs(current, sources, before, changed)
+        before, changed = {}, []
+        for need in needs:
+            before.setdefault(need.capability.id, []).append(need)
+        for need in needs:
             problem = lack(need, manifest, policy, _architecture(current, manifest))
             if problem is None:
                 result.needs.append(need)
@@ -149,7 +154,7 @@ def judge(
                 current = with_value(current, substitution.field, substitution.to)
                 sources[substitution.field] = f"driver {manifest.driver}"
                 substitutions.append(substitution)
-                changed = True
+                changed.append(substitution.field)
             result.spec, result.substitutions = current, list(substitutions)
         if not changed:
             break

@@ -5,7 +5,7 @@ An id never changes meaning and is never reused; `stage: retired` keeps the grav
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import resources
@@ -101,6 +101,12 @@ class Need:
 class _Compiled:
     capability: Capability
     predicate: Predicate
+    reads: tuple[tuple[str, ...], ...]
+    """The names of every path that decides on the need, elements of lists left out."""
+
+    def concerns(self, changed: Sequence[tuple[str, ...]]) -> bool:
+        """Whether a change at one of these places, or below or above it, may change the need."""
+        return any(one[: len(other)] == other[: len(one)] for one in self.reads for other in changed)
 
 
 @dataclass(slots=True)
@@ -163,10 +169,24 @@ class Registry:
         _unmapped(self._tree, spec, "", found)
         return found
 
-    def needs(self, spec: Spec, defaulted: Mapping[str, str]) -> list[Need]:
-        """What the machine needs of a driver. `defaulted`: paths that nobody wrote -> what gave the value."""
+    def needs(
+        self,
+        spec: Spec,
+        defaulted: Mapping[str, str],
+        before: Mapping[str, Sequence[Need]] | None = None,
+        changed: Iterable[str] = (),
+    ) -> list[Need]:
+        """What the machine needs of a driver. `defaulted`: paths that nobody wrote -> what gave the value.
+
+        `before` holds the needs by capability of the same machine before `changed` places were: they are asked again,
+        all others are taken over.
+        """
+        names = [tuple(step for step in tokens(path) if isinstance(step, str)) for path in changed]
         found: list[Need] = []
         for compiled in self._compiled:
+            if before is not None and not compiled.concerns(names):
+                found += before.get(compiled.capability.id, ())
+                continue
             places = compiled.predicate(spec)
             if places is not None:
                 found += _needs(compiled.capability, places, spec, defaulted)
@@ -175,9 +195,15 @@ class Registry:
 
 def _compile(capability: Capability) -> _Compiled:
     try:
-        return _Compiled(capability, predicates.compile_predicate(capability.needed_by))
+        return _Compiled(capability, predicates.compile_predicate(capability.needed_by), _reads(capability))
     except PredicateError as error:
         raise RegistryError(f"capability {capability.id}: {error}") from error
+
+
+def _reads(capability: Capability) -> tuple[tuple[str, ...], ...]:
+    forms = [form for form in (capability.needed_by, capability.value) if form]
+    paths = [path for form in forms for path in predicates.paths_of(form)] + ([capability.at] if capability.at else [])
+    return tuple({tuple(path.replace("[*]", "").split(".")) for path in paths})
 
 
 def _needs(capability: Capability, places: list[str], spec: Spec, defaulted: Mapping[str, str]) -> Iterator[Need]:

@@ -47,6 +47,7 @@ WIRE_PODS = "spec.podAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 ROWS: list[tuple[str, Change, Causes]] = [
     # resources
     ("memory negative", put(f"{REQUESTS}.memory", "-1Gi"), {(f"{REQUESTS}.memory", "Invalid")}),
+    ("guest memory negative", put("spec.domain.memory.guest", "-1Gi"), {("spec.domain.memory.guest", "Invalid")}),
     ("memory tiny", put(f"{REQUESTS}.memory", "1k"), {(f"{REQUESTS}.memory", "Invalid")}),
     ("memory limit negative", put(f"{LIMITS}.memory", "-1"), {(f"{LIMITS}.memory", "Invalid")}),
     (

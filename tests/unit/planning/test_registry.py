@@ -8,7 +8,8 @@ import pytest
 from anyvisor.api.kubevirt.vmi_spec import VirtualMachineInstanceSpec
 from anyvisor.api.schema import object_schema
 from anyvisor.planning import predicates
-from anyvisor.planning.registry import CAPABILITY_ID, RegistryError, load, registry
+from anyvisor.planning.patching import with_value
+from anyvisor.planning.registry import CAPABILITY_ID, Need, RegistryError, load, registry
 
 SCHEMA = object_schema(VirtualMachineInstanceSpec)
 REGISTRY = registry()
@@ -175,3 +176,41 @@ def test_a_need_is_soft_when_nobody_wrote_it(
 )
 def test_what_is_not_needed(spec: dict[str, Any], absent: str):
     assert absent not in soft(spec, {})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("domain.machine.type", "pc"),
+        ("domain.devices.disks[0].disk.bus", "scsi"),
+        ("domain.devices.disks[0].cache", "none"),
+        ("domain.cpu", None),
+        ("domain.cpu.model", "host-passthrough"),
+        ("domain.features", {"acpi": {}, "hyperv": {"relaxed": {}}}),
+        ("domain.memory.guest", "64Gi"),
+        ("evictionStrategy", "LiveMigrate"),
+        ("domain.devices.interfaces", []),
+    ],
+)
+def test_after_a_change_only_what_it_concerns_is_asked_again(field: str, value: object) -> None:
+    spec: dict[str, object] = {
+        "domain": {
+            "cpu": {"cores": 2, "model": "host-model"},
+            "memory": {"guest": "1Gi"},
+            "machine": {"type": "q35"},
+            "devices": {
+                "disks": [{"name": "a", "disk": {"bus": "virtio"}, "serial": "s"}],
+                "interfaces": [{"name": "n", "masquerade": {}, "model": "virtio"}],
+                "rng": {},
+            },
+        },
+        "volumes": [{"name": "a", "containerDisk": {"image": "x"}}],
+        "networks": [{"name": "n", "pod": {}}],
+    }
+    known = registry()
+    before: dict[str, list[Need]] = {}
+    for need in known.needs(spec, {}):
+        before.setdefault(need.capability.id, []).append(need)
+    changed = with_value(spec, field, value)
+    sources = {field: "driver x"}
+    assert known.needs(changed, sources, before, [field]) == known.needs(changed, sources)

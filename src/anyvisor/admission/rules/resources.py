@@ -59,8 +59,13 @@ def hugepages(spec: Spec, config: ClusterConfig, out: Causes) -> None:
 
 
 def guest_memory(spec: Spec, config: ClusterConfig, out: Causes) -> None:
-    """Guest memory must fit the limit, unless changes roll out live (the limit is then derived anew)."""
+    """Guest memory is not negative. It fits the limit unless changes roll out live, when the limit is derived anew."""
     guest = spec.memory.get("guest")
+    for name in ("guest", "maxGuest"):
+        if quantity.nanos(spec.memory.get(name)) < 0:
+            at = f"{spec.at}.domain.memory.{name}"
+            out.invalid(at, f"{at} is {spec.memory[name]}; memory cannot be negative: give the guest's size, as 1Gi")
+            return
     if config.live_update or guest is None:
         return
     limit = quantity.value(spec.limits.get("memory"))

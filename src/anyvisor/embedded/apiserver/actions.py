@@ -193,7 +193,10 @@ class Actions:
             if ask.verb == "update":
                 wanted: Json = body
             elif kind == JSON_PATCH:
-                wanted = patches.json_patch(current, body)
+                try:
+                    wanted = patches.json_patch(current, body)
+                except patches.PatchError as error:
+                    raise st.unpatchable(ask.resource.group, ask.resource.plural, ask.target.name, error) from error
             elif kind == MERGE_PATCH:
                 wanted = patches.merge_patch(current, body)
             else:
@@ -201,14 +204,11 @@ class Actions:
             replicas = lookup(wanted, ("spec", "replicas"))
             if not isinstance(replicas, int):
                 raise st.bad_request("spec.replicas must be a number")
-            if replicas < 0:
-                cause = st.invalid_value(
-                    "." + ".".join(scale.spec_replicas), replicas, "should be a non-negative integer"
-                )
-                raise st.invalid(ask.resource.group, ask.resource.kind, ask.target.name, [cause])
             version = lookup(wanted, ("metadata", "resourceVersion"))
             if version:
                 obj["metadata"]["resourceVersion"] = version
+            # As the original, whose Scale leaves out a zero: what it does not show has no owner.
+            call.recorded = not ask.resource.custom or bool(replicas and lookup(obj, scale.spec_replicas))
             _set(obj, scale.spec_replicas, replicas)
             return obj
 

@@ -178,12 +178,25 @@ def apply(
         remove(schema, merged, fs.difference(previous.fields, owned), owned)
     changed, removed = fs.compare(schema, {key: base[key] for key in base}, merged)
     changed = _strip(changed, ignored)
+    others = [replace(item, fields=_still_empty(item.fields, base, merged)) for item in others]
     others = _resolve(others, changed, _strip(removed, ignored), force=force)
     before = previous.time if previous is not None else ""
     same = live is not None and merged == _without_books(live)
     stamp = before if same and (previous is None or previous.fields == mine) else now
     write_managed(merged, [*others, Owned(manager, mine, stamp)])
     return merged
+
+
+def _still_empty(fields: FieldSet, old: Json, new: Json) -> FieldSet:
+    """Leave out empty maps that have members now: what was owned, that they are empty, is no more."""
+    kept: FieldSet = {}
+    for key, below in fields.items():
+        before, after = old.get(key.removeprefix("f:")), new.get(key.removeprefix("f:"))
+        if not below and before == {} and isinstance(after, dict) and after:
+            continue
+        nested = below and isinstance(before, dict) and isinstance(after, dict)
+        kept[key] = _still_empty(below, cast("Json", before), cast("Json", after)) if nested else below
+    return kept
 
 
 def _same_applier(one: Manager, other: Manager) -> bool:

@@ -14,7 +14,7 @@ from anyvisor.embedded.apiserver.rules import broken_rules
 from anyvisor.embedded.apiserver.schema import UNSET
 from anyvisor.embedded.apiserver.status import Cause, StatusError
 from anyvisor.embedded.apiserver.validation import find_causes, special_causes
-from anyvisor.embedded.apiserver.values import as_object
+from anyvisor.embedded.apiserver.values import as_object, lookup
 
 Json = dict[str, Any]
 
@@ -39,6 +39,8 @@ def check_identity(call: Call, obj: Json) -> None:
     resource = call.resource
     for name, words, value in (("apiVersion", "API version", resource.api_version), ("kind", "kind", resource.kind)):
         given = obj.setdefault(name, value)
+        if given != value and call.patch and resource.custom and name == "kind" and isinstance(given, str):
+            raise st.invalid(resource.group, given, call.name, [st.invalid_value("kind", given, f"must be {value}")])
         if given != value:
             raise st.bad_request(f"the {words} in the data ({given}) does not match the expected {words} ({value})")
     metadata = obj.setdefault("metadata", {})
@@ -108,7 +110,7 @@ def drop_empty(resource: Resource, obj: Json) -> None:
         for name in [name for name, value in obj.items() if value in ({}, []) and name not in _SHOWN_EMPTY]:
             del obj[name]
     metadata: Json = obj["metadata"]
-    for name in [name for name, value in metadata.items() if value in ({}, []) and name != "managedFields"]:
+    for name in [name for name, value in metadata.items() if value in ({}, [], None) and name != "managedFields"]:
         del metadata[name]
 
 
@@ -131,6 +133,9 @@ def _check_types(call: Call, obj: Json) -> None:
         return
     node = object_meta() if resource.custom else resource.schema
     for cause in find_causes(node, target, "metadata" if resource.custom else ""):
+        if cause.reason == "FieldValueTypeInvalid" and resource.custom and call.patch:
+            mistake = cause.message.removeprefix("Invalid value: ")
+            raise st.invalid("", "", "", [st.invalid_value("patch", call.patch, mistake)])
         if cause.reason == "FieldValueTypeInvalid":
             raise st.bad_request(
                 f'{call.resource.kind} in version "{call.resource.version}" cannot be handled as a '
@@ -152,7 +157,16 @@ def validate(call: Call, obj: Json, old: Json | None) -> None:
             causes.extend(rules)
     if not call.subresource:
         causes.extend(resource.strategy.validate(obj, old))
-    if resource.custom:
-        call.warnings.extend(finalizer_warnings(obj["metadata"], old["metadata"] if old is not None else {}))
+    if resource.scale is not None and resource.custom:
+        causes[:0] = _scale_causes(obj, resource.scale.spec_replicas)
     if causes:
         raise st.invalid(resource.group, resource.kind, call.name, causes)
+    if resource.custom:
+        call.warnings.extend(finalizer_warnings(obj["metadata"], old["metadata"] if old is not None else {}))
+
+
+def _scale_causes(obj: Json, path: tuple[str, ...]) -> list[Cause]:
+    replicas = lookup(obj, path)
+    if isinstance(replicas, int) and replicas < 0:
+        return [st.invalid_value("." + ".".join(path), replicas, "should be a non-negative integer")]
+    return []

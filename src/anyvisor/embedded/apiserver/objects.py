@@ -158,7 +158,7 @@ class Objects:
                     return patches.strategic_merge(old, body, resource.schema)
                 return patches.merge_patch(old, body)
             except patches.PatchError as error:
-                raise _unpatchable(resource, name, error) from error
+                raise st.unpatchable(resource.group, resource.plural, name, error) from error
 
         if kind != JSON_PATCH and not isinstance(body, dict):
             raise st.bad_request("a merge patch must be an object")
@@ -210,15 +210,6 @@ def _deleted_status(ask: Ask, outcome: Outcome) -> Json:
     if ask.resource.group:
         details["group"] = ask.resource.group
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-
-
-def _unpatchable(resource: Resource, name: str, error: Exception) -> StatusError:
-    return StatusError(
-        422,
-        "Invalid",
-        f"the server rejected our request due to an error in our request: {error}",
-        {"name": name, "group": resource.group, "kind": resource.plural},
-    )
 
 
 def _invalid_options(cause: Cause) -> StatusError:

@@ -77,9 +77,9 @@ class Reader:
     def page(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> Page:
         """List objects. Raises a 400 or 410 Status."""
         selectors.read(query.get("labelSelector", ""), query.get("fieldSelector", ""))  # its form is judged first
+        limit = number(query, "limit")
         version = self._version(query)
         selector = selector_of(resource, query)
-        limit = number(query, "limit")
         collection = self._state.collection(resource.store)
         match = query.get("resourceVersionMatch", "")
         start: Key | None = None

@@ -148,6 +148,15 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
+def unpatchable(group: str, plural: str, name: str, error: Exception) -> StatusError:
+    return StatusError(
+        422,
+        "Invalid",
+        f"the server rejected our request due to an error in our request: {error}",
+        {"name": name, "group": group, "kind": plural},
+    )
+
+
 def method_not_allowed(
     message: str = "the server does not allow this method on the requested resource",
 ) -> StatusError:

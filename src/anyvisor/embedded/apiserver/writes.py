@@ -23,7 +23,8 @@ from anyvisor.embedded.apiserver.incoming import (
 from anyvisor.embedded.apiserver.objectmeta import new_uid, now_text
 from anyvisor.embedded.apiserver.params import DeleteOptions
 from anyvisor.embedded.apiserver.state import Collection, State
-from anyvisor.embedded.apiserver.values import same
+from anyvisor.embedded.apiserver.status import StatusError
+from anyvisor.embedded.apiserver.values import as_object, same
 
 Json = dict[str, Any]
 
@@ -119,6 +120,8 @@ class Writer:
             stored = entry.object()
             old = await to_served(call.resource, stored)
             new = change(copy.deepcopy(old))
+            if call.resource.custom and call.patch and not as_object(new.get("metadata")).get("name"):
+                raise st.bad_request("the patch takes the name away: metadata.name must stay as it is")
             check_identity(call, new)
             new = normalize(call, new)
             stated = check_version(call, entry, new, replace=replace)
@@ -136,7 +139,7 @@ class Writer:
         if call.subresource:
             self._existing(call, collection)
         check_partial(call, config)
-        check_identity(call, config)
+        self._check_applied(call, collection, config)
         if "managedFields" in config["metadata"]:
             raise st.bad_request("metadata.managedFields must be nil in an applied configuration")
         config["metadata"]["name"] = call.name
@@ -154,6 +157,16 @@ class Writer:
             if outcome is not None:
                 return outcome
         raise st.modified(resource.group, resource.plural, call.name)
+
+    def _check_applied(self, call: Call, collection: Collection, config: Json) -> None:
+        """Check what a configuration says that it is; of a wrong name, a conflict is told first, as by the original."""
+        try:
+            check_identity(call, config)
+        except StatusError:
+            entry = collection.latest(call.collection_key)
+            if entry is not None and isinstance(config.get("metadata"), dict):
+                self._merged(call, entry.object(), copy.deepcopy(config))
+            raise
 
     def _merged(self, call: Call, old: Json | None, config: Json) -> Json:
         return ssa.apply(
@@ -214,7 +227,7 @@ class Writer:
 
     def _record(self, call: Call, old: Json, new: Json) -> None:
         """Keep the books of an update. Objects that have none get them with their first apply."""
-        if not ssa.read_managed(old) and not ssa.read_managed(new):
+        if not call.recorded or (not ssa.read_managed(old) and not ssa.read_managed(new)):
             return
         manager = self._manager(call, "Update")
         ssa.record_update(call.resource.schema, old, new, manager, now_text(), self._ignored(call))
