@@ -13,6 +13,7 @@ from tests.contract.apiserver.pki import Pki
 
 Json = dict[str, Any]
 WRITERS = 16
+WRITES = 10_000
 
 
 def url(server: Server, name: str = "") -> str:
@@ -25,7 +26,7 @@ async def write_until_it_dies(server: Server, tls: ssl.SSLContext, run: int, eno
     acknowledged: dict[str, str] = {}
 
     async def writer(session: aiohttp.ClientSession, index: int) -> None:
-        for number in range(10_000):
+        for number in range(WRITES // WRITERS):
             name = f"r{run}-w{index}-{number}"
             body = {"metadata": {"name": name}, "data": {"n": str(number)}}
             try:
@@ -52,14 +53,14 @@ async def stored(server: Server, tls: ssl.SSLContext) -> dict[str, str]:
 
 async def test_kill_9_in_the_middle_of_writes_loses_nothing_acknowledged(tmp_path: Path, pki: Pki):
     acknowledged: dict[str, str] = {}
-    for run in range(3):
+    for run, enough in enumerate((400, 400, WRITES // 2)):
         server = launch(tmp_path, pki)
         tls = server.client_tls()
         have = await stored(server, tls)
         assert acknowledged.items() <= have.items()
         assert len(have) - len(acknowledged) <= WRITERS * run, "only writes in flight may be there unacknowledged"
         assert len(set(have.values())) == len(have), "no version is used twice"
-        acknowledged |= await write_until_it_dies(server, tls, run, enough=400)
+        acknowledged |= await write_until_it_dies(server, tls, run, enough)
         server.process.wait()
     server = launch(tmp_path, pki)
     assert acknowledged.items() <= (await stored(server, server.client_tls())).items()
