@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -200,3 +201,25 @@ async def test_the_clients_of_a_shared_console_are_bounded(pair: tuple[socket.so
     assert again is not None
     console.close("the machine ended")
     assert {client.closed for client in (*shared, again)} == {"the machine ended"}
+
+
+async def test_output_that_comes_byte_by_byte_takes_no_more_memory(pair: tuple[socket.socket, socket.socket]):
+    ours, guest = pair
+    console, seen = Console(), 0
+
+    def count(data: bytes) -> None:
+        nonlocal seen
+        seen += len(data)
+
+    console.attach(ours, lambda: None, count)
+    tracemalloc.start()
+    try:
+        for number in range(1, 4001):
+            guest.sendall(b"x")
+            while seen < number:
+                await asyncio.sleep(0)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 64 * 1024, f"4000 bytes of output take {kept} bytes"
+    console.close("done")
