@@ -43,6 +43,8 @@ from anyvisor.hri.v1.types_pb2 import (
 NAME = "fake.anyvisor.io"
 CRASH_CODE = 70
 UNKNOWN_PHASE = 99
+PROFILES = ("q35", "pc", "virt")
+"""What the API's own machine types are, so that a node with this driver alone is asked for none that it lacks."""
 _MAX_HANDLE = 60 << 10
 
 
@@ -101,6 +103,7 @@ class FakeDriver(Driver):
                     )
                 ],
                 accelerators=[AcceleratorFact(accelerator=ACCELERATOR_NONE, opens=True, runs_guest=True)],
+                machine_profiles=PROFILES,
                 vmm_version=self._vmm_version,
             )
             await changed.wait()
