@@ -74,6 +74,13 @@ async def test_the_node_says_what_it_can_run(world: World):
 
     await eventually("the node has the label that plans ask for", labelled)
 
+    async def belongs() -> bool:
+        owner = (await world.client.get(NODES, "node-1"))["metadata"]["uid"]
+        found = (await world.client.get(HYPERVISOR_NODES, "node-1"))["metadata"].get("ownerReferences", [])
+        return [one["uid"] for one in found] == [owner]
+
+    await eventually("what is told of the node goes with it", belongs)
+
 
 async def test_a_driver_without_processes(world: World):
     world.start_fake()
