@@ -56,6 +56,12 @@ def main(arguments: list[str]) -> int:
     sys.path.insert(0, str(Path(__file__).parent))
     equal = total = 0
     for case in cases(path):
+        if "id" not in case:
+            print(
+                f"{path}: its cases have no id, which tells what they are about; they cannot be replayed",
+                file=sys.stderr,
+            )
+            return 2
         total += 1
         found = differences(case)
         equal += not found

@@ -56,3 +56,8 @@ def test_different_and_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_usage(tmp_path: Path) -> None:
     assert replay.main([""]) == 2
     assert replay.main([str(tmp_path / "none")]) == 2
+
+
+def test_cases_of_another_kind_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay.main([written(tmp_path / "cases", {"cmd": "virtctl version", "calls": []})]) == 2
+    assert "have no id" in capsys.readouterr().err
