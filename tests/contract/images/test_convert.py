@@ -79,6 +79,22 @@ def test_a_parent_that_the_file_names_is_not_opened(tmp_path: Path) -> None:
     assert b"first sector" not in content
 
 
+def test_what_a_conversion_left_that_was_cut_off_is_removed(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    (place / "convert-old").mkdir(parents=True)
+    (place / "convert-old" / "output").write_bytes(CONTENT)
+    with converted(made(tmp_path, "vdi"), place, NOBODY, lambda _done, _total: None) as first:
+        content, _, _ = convert_beside(tmp_path, place)
+        assert first.read_bytes()[:SIZE] == content[:SIZE] == CONTENT
+    assert list(place.iterdir()) == []
+
+
+def convert_beside(directory: Path, place: Path) -> tuple[bytes, str, list[int]]:
+    """A second conversion while the first is held."""
+    with converted(made(directory, "vmdk"), place, NOBODY, lambda _done, _total: None) as disk:
+        return disk.read_bytes(), disk.name, []
+
+
 @pytest.mark.parametrize("kind", ["vmdk", "vhdx"])
 def test_a_damaged_file_is_told_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
     source = made(tmp_path, kind)

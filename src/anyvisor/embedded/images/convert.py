@@ -5,6 +5,7 @@ and with limits on memory, on the size of what it writes, and on the time in whi
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import resource
@@ -104,7 +105,7 @@ def converted(source: Path, place: Path, user: int, progress: Progress) -> Gener
         return
     tool = find_tool(name)
     place.mkdir(mode=0o711, parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(prefix="convert-", dir=place))
+    directory, held = _own_directory(place)
     try:
         shutil.copyfile(source, directory / INPUT)
         if os.geteuid() != user:
@@ -116,6 +117,34 @@ def converted(source: Path, place: Path, user: int, progress: Progress) -> Gener
         yield made
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+        os.close(held)
+
+
+def _own_directory(place: Path) -> tuple[Path, int]:
+    """A new directory, and the descriptor that keeps others from removing it."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    lock = os.open(place, flags)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _sweep(place)
+        directory = Path(tempfile.mkdtemp(prefix="convert-", dir=place))
+        held = os.open(directory, flags)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return directory, held
+    finally:
+        os.close(lock)
+
+
+def _sweep(place: Path) -> None:
+    """Remove what conversions left here that were cut off: nobody holds their directories any more."""
+    for left in place.glob("convert-*"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 def _run(tool: Tool, directory: Path, user: int, progress: Progress) -> None:
