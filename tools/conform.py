@@ -6,8 +6,11 @@ skipped with that reason.
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.planning.manifest import parse
 from anyvisor.planning.registry import registry
 from guests import build
+from tests import libvirt_daemon
 
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "anyvisor"
@@ -57,6 +61,8 @@ def subjects() -> list[Subject]:
             kernel=build.tiny64(),
         ),
     ]
+    # A daemon starts its machines, which this program does not: the contract is what can be tried.
+    found.append(Subject("libvirt", 0, module("anyvisor.drivers.libvirt"), drivers / "libvirt" / "manifest.yaml"))
     program = EXAMPLE / "uml-driver"
     if program.exists():
         found.append(
@@ -71,6 +77,25 @@ def subjects() -> list[Subject]:
             )
         )
     return found
+
+
+@contextmanager
+def surroundings(subject: Subject, folder: Path) -> Generator[str]:
+    """What the driver needs around it, while it is tried; yields why it cannot be, else nothing."""
+    if subject.name != "libvirt":
+        yield ""
+        return
+    if why := libvirt_daemon.missing():
+        yield why
+        return
+    daemon = libvirt_daemon.Daemon(folder / "daemon")
+    daemon.start()
+    os.environ["LIBVIRT_DEFAULT_URI"] = daemon.uri
+    try:
+        yield ""
+    finally:
+        daemon.clear()
+        daemon.stop()
 
 
 def reporting() -> Files:
@@ -123,7 +148,13 @@ def main() -> int:
     """0 when no check failed."""
     failed = False
     for subject in subjects():
-        with tempfile.TemporaryDirectory(prefix="av-", dir="/tmp") as folder:
+        with (
+            tempfile.TemporaryDirectory(prefix="av-", dir="/tmp") as folder,
+            surroundings(subject, Path(folder)) as missing,
+        ):
+            if missing:
+                print(f"{subject.name:18} not tried: {missing}")
+                continue
             try:
                 report = asyncio.run(judge(subject, Path(folder)))
             except DriverStartError as error:

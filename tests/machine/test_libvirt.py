@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from anyvisor.hri import conformance, manifests
+from anyvisor.hri.conformance import Options, Outcome
 from anyvisor.hri.errors import HriError, Refused
 from anyvisor.hri.v1.machine_pb2 import LaunchPlan
 from anyvisor.hri.v1.machine_spec_pb2 import Disk, Machine, VolumeHandle
@@ -20,6 +22,8 @@ from anyvisor.hri.v1.types_pb2 import (
     PHASE_RUNNING,
     PHASE_STOPPED,
 )
+from anyvisor.planning.manifest import parse
+from anyvisor.planning.registry import registry
 from tests import guests
 from tests.driver_rig import machine_of
 from tests.libvirt_daemon import missing
@@ -163,3 +167,16 @@ async def test_what_it_cannot_do_is_refused(rig: LibvirtRig):
         await rig.client.prepare(machine, [], generation=1)
     for descriptor in files.values():
         os.close(descriptor)
+
+
+async def test_it_keeps_the_contract(rig: LibvirtRig):
+    raw = manifests.packaged("anyvisor.drivers.libvirt")
+    options = Options(
+        hri_socket=str(rig.directory / "hri.sock"),
+        fd_socket=str(rig.directory / "fd.sock"),
+        manifest=parse(raw.data, registry()),
+        manifest_digest=raw.digest,
+    )
+    report = await conformance.run(options)
+    assert [(result.id, result.message) for result in report.failed] == []
+    assert sum(result.outcome == Outcome.PASSED for result in report.results) >= 30

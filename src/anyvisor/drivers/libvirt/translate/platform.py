@@ -164,6 +164,8 @@ def _system_fields(identity: SystemIdentity) -> tuple[tuple[str, str], ...]:
 def add_features(draft: Draft, machine: Machine) -> None:
     """ACPI, APIC, SMM, and whether the guest sees its hypervisor."""
     features = machine.features
+    if features.HasField("apic") and not features.apic:
+        draft.refuse("CAP_NO", "features.apic", "a machine without APIC is not supported; leave features.apic out")
     children = [
         element(name)
         for name, present in (("acpi", features.acpi), ("apic", features.apic))
