@@ -127,6 +127,7 @@ def measure(plane: ControlPlane, vms: int, nodes: int) -> None:
         "when nothing happens",
         {f"CPU of {part}, ms a second": f"{idle[part] / IDLE_SECONDS * 1000:.0f}" for part in (*OURS, *THEIRS)},
     )
+    latency(plane)
     begun = time.monotonic()
     plane.kubectl("delete", "vm", "--all", "--wait=false", seconds=600)
     while plane.kubectl("get", "vm,pods", "-o", "name", seconds=300).split():
@@ -134,7 +135,6 @@ def measure(plane: ControlPlane, vms: int, nodes: int) -> None:
             raise SystemExit("they are not gone")
         time.sleep(1)
     table("deleted", {"all gone after": f"{time.monotonic() - begun:.0f} s"})
-    latency(plane)
 
 
 def latency(plane: ControlPlane) -> None:

@@ -1,6 +1,7 @@
 """The life of machines on simulated nodes, through the official scheduler, controller-manager and API server."""
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,13 @@ def peopled(nodes: SimulatedNodes) -> Iterator[ControlPlane]:
     nodes.plane.kubectl("delete", "vm", "--all", "--wait=false")
 
 
+def settled(plane: ControlPlane, name: str) -> bool:
+    """Whether nobody writes a machine in which nothing happens: controller and agent agree on what they tell."""
+    before = plane.get("vmi", name)["metadata"]["resourceVersion"]
+    time.sleep(2)
+    return plane.get("vmi", name)["metadata"]["resourceVersion"] == before
+
+
 def test_a_machine_runs_stops_and_is_gone(peopled: ControlPlane) -> None:
     plane = peopled
     assert "created" in create(plane, vm("lived", hypervisor="fake", run="Always"))
@@ -26,6 +34,7 @@ def test_a_machine_runs_stops_and_is_gone(peopled: ControlPlane) -> None:
     (pod,) = launchers(plane, "lived")
     assert list(found["status"]["activePods"]) == [pod["metadata"]["uid"]]
     plane.wait("controller", lambda: plane.get("vm", "lived")["status"].get("ready") is True)
+    plane.wait("controller", lambda: settled(plane, "lived"))
     path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/lived/stop"
     plane.kubectl("replace", "--raw", path, "-f", "-", stdin="{}")
     plane.wait("controller", lambda: not plane.get("vmi", "lived"))

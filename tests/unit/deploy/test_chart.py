@@ -130,3 +130,27 @@ def test_no_webhook_stands_in_the_way_of_our_own_start() -> None:
     groups = {group for hook in failing for rule in hook["rules"] for group in rule["apiGroups"]}
     assert groups == {"kubevirt.io", "instancetype.kubevirt.io"}
     assert all(hook["sideEffects"] in ("None", "NoneOnDryRun") for hook in hooks)
+
+
+def test_what_components_change_themselves_needs_no_gateway() -> None:
+    hooks = [hook for one in DOCUMENTS if one["kind"].endswith("WebhookConfiguration") for hook in one["webhooks"]]
+    for hook in hooks:
+        if hook["failurePolicy"] == "Fail":
+            (condition,) = hook["matchConditions"]
+            assert "request.operation == 'UPDATE'" in condition["expression"]
+            for account in ("anyvisor:anyvisor-controller", "anyvisor:anyvisor-agent"):
+                assert f"'system:serviceaccount:{account}'" in condition["expression"]
+
+
+def test_agents_are_held_to_their_node_by_the_api_server_itself() -> None:
+    policy = named("ValidatingAdmissionPolicy", "anyvisor-agent-node")["spec"]
+    assert policy["failurePolicy"] == "Fail"
+    held = {resource for rule in policy["matchConstraints"]["resourceRules"] for resource in rule["resources"]}
+    assert held == {
+        *("nodes", "nodes/status", "pods", "pods/status"),
+        *("hypervisornodes", "hypervisornodes/status", "virtualmachineinstances"),
+    }
+    agent = named("ClusterRole", "anyvisor-agent")["rules"]
+    writes = {"create", "delete", "patch", "update", "deletecollection"}
+    written = {resource for rule in agent if writes & set(rule["verbs"]) for resource in rule["resources"]}
+    assert written - held == {"virtualmachineinstancemigrations", "events"}

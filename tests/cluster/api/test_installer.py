@@ -1,0 +1,121 @@
+"""`anyvisor install`, `upgrade`, `uninstall`, `status --cluster` and `doctor --cluster` on the official API server."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from anyvisor.cli import main as cli
+from tests.cluster.api.objects import create, vm
+from tests.cluster.conftest import programs
+from tests.cluster.installation import NAMESPACE, documents
+from tests.cluster.kit.build import API
+from tests.cluster.kit.control_plane import ControlPlane, control_plane
+
+PART = "app.kubernetes.io/part-of"
+OURS = f"{PART}=anyvisor"
+KINDS = (
+    "crd,clusterrole,clusterrolebinding,priorityclass,apiservice,mutatingwebhookconfiguration,"
+    "validatingwebhookconfiguration,validatingadmissionpolicy,validatingadmissionpolicybinding"
+)
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[ControlPlane]:
+    """A control plane without the product."""
+    with control_plane(programs(*API), controllers=True) as plane:
+        yield plane
+
+
+def told(capsys: pytest.CaptureFixture[str], plane: ControlPlane, *words: str) -> tuple[int, str]:
+    """Exit code, and everything that is said."""
+    code = cli.main([*words, "--kubeconfig", str(plane.admin)])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def ours(plane: ControlPlane) -> list[str]:
+    """Cluster-wide objects of an installation."""
+    return plane.kubectl("get", KINDS, "-l", OURS, "-o", "name").split()
+
+
+def test_where_another_implementation_serves_the_api_nothing_is_done(
+    bare: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = next(one for one in documents() if one["metadata"]["name"] == "virtualmachineinstances.kubevirt.io")
+    definition["metadata"].pop("labels", None)
+    for version in definition["spec"]["versions"]:
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].pop("hypervisor")
+    bare.apply(definition)
+    code, said = told(capsys, bare, "install", "--no-wait")
+    assert code == 1
+    assert "another KubeVirt serves kubevirt.io" in said
+    assert ours(bare) == []
+    assert not bare.has("namespace", NAMESPACE)
+    code, said = told(capsys, bare, "doctor", "--cluster")
+    assert code == 1
+    assert "another KubeVirt serves kubevirt.io" in said
+    bare.kubectl("delete", "crd", definition["metadata"]["name"], "--timeout=60s")
+
+
+def test_doctor_names_what_the_cluster_lacks(bare: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    _, said = told(capsys, bare, "doctor", "--cluster")
+    assert "1.37" in said
+    assert "may install" in said
+    assert "no storage class" in said
+    code, said = told(capsys, bare, "status", "--cluster")
+    assert code == 1
+    assert "not installed" in said
+
+
+def test_who_may_not_install_is_told_so(bare: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    nobody = bare.issue("nobody", "nobody")
+    code = cli.main(["install", "--no-wait", "--kubeconfig", str(nobody)])
+    said = capsys.readouterr().err
+    assert code == 1
+    assert "forbidden" in said
+    assert ours(bare) == []
+
+
+def test_an_installation_from_its_begin_to_its_end(bare: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = told(capsys, bare, "install", "--no-wait", "--registry", "registry.example/mine")
+    assert code == 0, said
+    wanted = {
+        one["metadata"]["name"] for one in documents() if one["metadata"].get("labels", {}).get(PART) == "anyvisor"
+    }
+    assert {one.partition("/")[2] for one in ours(bare)} <= wanted
+    definitions = [one["metadata"]["name"] for one in documents() if one["kind"] == "CustomResourceDefinition"]
+    assert all(bare.has("crd", name) for name in definitions)
+    images = bare.kubectl("get", "deploy,ds", "-n", NAMESPACE, "-o", "jsonpath={..image}").split()
+    assert images
+    assert all(image.startswith("registry.example/mine/") for image in images)
+    code, said = told(capsys, bare, "status", "--cluster")
+    assert code == 1
+    assert "0/2" in said
+    before = versions(bare)
+    code, said = told(capsys, bare, "upgrade", "--no-wait", "--registry", "registry.example/mine")
+    assert code == 0, said
+    assert versions(bare) == before, "what is as it should be is not written"
+    refused_while_machines_exist(bare, capsys)
+    code, said = told(capsys, bare, "uninstall")
+    assert code == 0, said
+    bare.wait("controller-manager", lambda: ours(bare) == [] and not bare.has("namespace", NAMESPACE), 120)
+    assert not any(bare.has("crd", name) for name in definitions)
+
+
+def versions(plane: ControlPlane) -> dict[str, str]:
+    listed = json.loads(plane.kubectl("get", "deploy,ds", "-n", NAMESPACE, "-o", "json"))["items"]
+    return {one["metadata"]["name"]: one["metadata"]["generation"] for one in listed}
+
+
+def refused_while_machines_exist(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    # No gateway runs here, so nothing could be created with its webhooks in place.
+    plane.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "anyvisor")
+    plane.wait("apiserver", lambda: "created" in create(plane, vm("kept")))
+    code, said = told(capsys, plane, "uninstall")
+    assert code == 1
+    assert "default/kept" in said
+    assert "delete them first" in said
+    assert plane.has("vm", "kept")
+    assert plane.has("deployment", "anyvisor-controller", NAMESPACE)
+    plane.kubectl("delete", "vm", "kept", "--timeout=120s", seconds=150)
