@@ -27,7 +27,9 @@ from anyvisor.hri.kit.server import DriverServer
 from anyvisor.kube.resources import HYPERVISOR_NODES, PODS, VMIS
 
 Json = dict[str, Any]
-DEADLINES = {"quick": 1.0, "plan": 1.0, "accept": 1.5, "destroy": 1.0, "operation": 2.0}
+DEADLINES = {"quick": 2.0, "plan": 2.0, "accept": 2.5, "destroy": 2.0, "operation": 3.0}
+PATIENCE = 60.0
+"""Seconds; a loaded machine is slow."""
 MANIFEST = Path(anyvisor.hri.fake.__file__).with_name("manifest.yaml")
 
 
@@ -48,7 +50,7 @@ CASES = [
     Bad("hang=watch", "does not tell of its machines (Watch)"),
     Bad("hang=facts", "does not tell the facts of this node (WatchNode)"),
     Bad("hang=prepare", "did not answer Prepare in time"),
-    Bad("hang=start", "does not start the guest: Start of the machine did not end within 2 s"),
+    Bad("hang=start", "does not start the guest: Start of the machine did not end within 3 s"),
     Bad("crash=info", "cannot be reached"),
     Bad("crash=prepare", "cannot be reached (Prepare)"),
     Bad("crash=start", "Start"),
@@ -122,7 +124,7 @@ async def test_each_fault_is_told_to_the_owner_and_harms_no_other(node: World):
                 if case.says:
                     await told(node, name, case)
                 else:
-                    await node.phase(name, "Running")
+                    await node.phase(name, "Running", seconds=PATIENCE)
             except AssertionError as error:
                 wrong.append(f"{case}: {error}")
             await end(node, name)
@@ -140,7 +142,7 @@ async def told(world: World, name: str, case: Bad) -> None:
     async def look() -> bool:
         return case.says in (await sentence(world, name, case.reason))
 
-    await eventually(f"{case.reason} of {name} says {case.says!r}", look)
+    await eventually(f"{case.reason} of {name} says {case.says!r}", look, PATIENCE)
 
 
 async def sentence(world: World, name: str, reason: str) -> str:
@@ -154,7 +156,7 @@ async def test_a_machine_ends_whatever_its_driver_does(node: World):
         name = f"bad-{number}"
         async with bad_driver(node, Bad(faulty)):
             await node.make(name, FAKE, terminationGracePeriodSeconds=1)
-            await node.phase(name, "Running")
+            await node.phase(name, "Running", seconds=PATIENCE)
             await node.client.delete(VMIS, name, "default")
             await node.client.delete(PODS, f"virt-launcher-{name}", "default", grace=1)
             await node.gone(name)
@@ -171,7 +173,7 @@ async def test_machines_of_a_driver_that_dies_are_taken_over_by_its_next_process
         async def adopted() -> bool:
             return not await sentence(node, "bad", "NotAdopted")
 
-        await eventually("the machine is adopted", adopted)
+        await eventually("the machine is adopted", adopted, PATIENCE)
         await node.phase("bad", "Running")
 
 
@@ -189,7 +191,7 @@ async def test_a_later_core_speaks_with_older_and_newer_drivers_and_a_machine_ke
         async def adopted() -> bool:
             return not await sentence(idle, "old", "NotAdopted")
 
-        await eventually("the old machine is adopted", adopted)
+        await eventually("the old machine is adopted", adopted, PATIENCE)
         old = await idle.phase("old", "Running")
         assert old["status"]["hypervisor"]["hriMinor"] == 1
         await end(idle, "old")
@@ -207,7 +209,7 @@ async def test_many_machines_of_a_driver_that_hangs_leave_room_for_others(idle: 
     for number in range(7):
         await idle.make(f"bad-{number}", FAKE)
     await idle.make("good")
-    await idle.phase("good", "Running", seconds=15)
+    await idle.phase("good", "Running", seconds=25)
 
 
 @asynccontextmanager
@@ -238,8 +240,11 @@ async def test_garbage_at_the_socket_is_told_and_harms_no_other(node: World):
             said = await sentence(node, "bad", "DriverNotReady")
             return "cannot be reached" in said or "broke the protocol" in said
 
-        await eventually("the owner is told", told_of)
-        assert heard
+        async def spoken() -> bool:
+            return len(heard) > 1
+
+        await eventually("the agent speaks to it, and again", spoken, PATIENCE)
+        await eventually("the owner is told", told_of, PATIENCE)
         await node.make("after")
         await node.phase("after", "Running")
 
