@@ -96,12 +96,12 @@ def test_a_token_of_another_nodes_agent_changes_nothing_here(cluster: Cluster, t
     stolen = ("--kubeconfig", str(kubeconfig))
     patch = '{"metadata":{"annotations":{"taken":"over"}}}'
     said = cluster.kubectl("patch", "vmi", tiny, "--type=merge", "-p", patch, *stolen, check=False)
-    assert "the agent of node elsewhere may write only VMIs that run on this node" in said
+    assert "may change that node, its pods and its machines only" in said
     said = cluster.kubectl("patch", "node", "node1", "--type=merge", "-p", patch, *stolen, check=False)
-    assert "may change that node and its pods only" in said
+    assert "may change that node, its pods and its machines only" in said
     pod = cluster.launcher(tiny)["metadata"]["name"]
     said = cluster.kubectl("patch", "pod", pod, "--type=merge", "-p", patch, *stolen, check=False)
-    assert "may change that node and its pods only" in said
+    assert "may change that node, its pods and its machines only" in said
     assert "forbidden" in cluster.kubectl("get", "secrets", "-A", *stolen, check=False).lower()
     cluster.kubectl("delete", "node", "elsewhere")
 

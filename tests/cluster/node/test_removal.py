@@ -38,7 +38,10 @@ def test_it_is_removed_only_when_no_vm_is_left(cluster: Cluster) -> None:
     remove(cluster, "last")
     done = anyvisor(cluster, "uninstall")
     assert done.returncode == 0, done.stderr
-    assert "kubevirt.io" not in cluster.kubectl("get", "crds", "-o", "name")
+    # The API server ends a definition when its objects are gone, a moment later.
+    cluster.eventually(
+        "the definitions are gone", lambda: "kubevirt.io" not in cluster.kubectl("get", "crds", "-o", "name"), 90
+    )
     assert "anyvisor" not in cluster.kubectl("get", "clusterroles,clusterrolebindings,apiservices", "-o", "name")
     cluster.eventually("the namespace is gone", lambda: not cluster.plane.has("namespace", NAMESPACE), 120)
 
