@@ -101,9 +101,9 @@ def test_a_guest_with_an_agent(shared: Instance, talks: str) -> None:
 
     # The guest has no users at first; once it has, keys and passwords of the Secrets are set.
     eventually(lambda: credentials_set(shared).startswith("False"), 30, lambda: shared.story(talks))
-    shared.typed(talks, USERS)
+    shared.cli("console", talks, "--seconds", "2", stdin=USERS, check=False)
     eventually(lambda: credentials_set(shared).startswith("True"), 90, lambda: shared.story(talks))
-    shown = shared.typed(talks, "cat /root/.ssh/* /run/given")
+    shown = shared.cli("console", talks, "--seconds", "3", stdin="cat /root/.ssh/* /run/given\n", check=False)
     assert KEY in shown
     assert "root:a password" in shown
 
