@@ -179,7 +179,9 @@ class Connection:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._writer.close()
+        self._writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
 
     def _send(self, method: str, path: str, body: bytes) -> None:
         lines = [f"{method} {path} HTTP/1.1", "Host: bench", "Accept: application/json", "User-Agent: bench"]

@@ -145,6 +145,12 @@ def test_first_apply_on_an_object_without_books():
     assert owners(obj) == {"before-first-apply": [".spec.a", ".spec.b"], "one": [".spec.b"]}
 
 
+def test_nobody_owns_that_a_map_is_empty_once_it_is_not():
+    obj: Json = {**config(), "spec": {}}
+    obj = apply(obj, "one", config(a=1), force=True)
+    assert [item["manager"] for item in obj["metadata"]["managedFields"]] == ["one"]
+
+
 def test_status_and_identity_belong_to_nobody():
     wanted: Json = {**config(a=1), "status": {"phase": "x"}}
     assert owners(apply(None, "one", wanted)) == {"one": [".spec.a"]}

@@ -192,9 +192,9 @@ def _still_empty(fields: FieldSet, old: Json, new: Json) -> FieldSet:
     kept: FieldSet = {}
     for key, below in fields.items():
         before, after = old.get(key.removeprefix("f:")), new.get(key.removeprefix("f:"))
-        if not below and before == {} and isinstance(after, dict) and after:
+        if below == fs.LEAF and before == {} and isinstance(after, dict) and after:
             continue
-        nested = below and isinstance(before, dict) and isinstance(after, dict)
+        nested = isinstance(before, dict) and isinstance(after, dict)
         kept[key] = _still_empty(below, cast("Json", before), cast("Json", after)) if nested else below
     return kept
 
