@@ -169,3 +169,13 @@ async def test_scale_reads_and_writes_one_number(transport: InProcessTransport):
     _, machine = await call(transport, "GET", f"{MACHINES}/m")
     assert (machine["spec"]["cores"], machine["spec"]["replicas"]) == (1, 7)
     assert machine["metadata"]["generation"] == 3
+    assert [
+        item["fieldsV1"] for item in machine["metadata"]["managedFields"] if item.get("subresource") == "scale"
+    ] == [{"f:spec": {"f:replicas": {}}}]
+    await call(transport, "PATCH", f"{MACHINES}/m/scale", {"spec": {"replicas": 0}}, content_type=MERGE)
+    _, machine = await call(transport, "GET", f"{MACHINES}/m")
+    assert "f:replicas" not in json.dumps(machine["metadata"]["managedFields"]), "a scale shows no zero, nobody owns it"
+    wrong = [{"op": "test", "path": "/spec/replicas", "value": 5}]
+    json_patch = "application/json-patch+json"
+    status, answer = await call(transport, "PATCH", f"{MACHINES}/m/scale", wrong, content_type=json_patch)
+    assert (status, answer["reason"]) == (422, "Invalid"), "no internal error"

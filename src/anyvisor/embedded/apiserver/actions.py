@@ -27,6 +27,10 @@ Json = dict[str, Any]
 CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
+NOT_SET = -(1 << 31)
+"""What the original shows to patches of a scale whose number is not there."""
+
+
 class Actions:
     """Carries out the subresources that are no plain views of an object."""
 
@@ -190,6 +194,8 @@ class Actions:
 
         def change(obj: Json) -> Json:
             current = scale_of(obj, scale)
+            if ask.resource.custom and lookup(obj, scale.spec_replicas) is None:
+                current["spec"] = {"replicas": NOT_SET}
             if ask.verb == "update":
                 wanted: Json = body
             elif kind == JSON_PATCH:
@@ -207,8 +213,11 @@ class Actions:
             version = lookup(wanted, ("metadata", "resourceVersion"))
             if version:
                 obj["metadata"]["resourceVersion"] = version
+            if ask.resource.custom and replicas == NOT_SET:
+                path = ".".join(scale.spec_replicas)
+                raise st.bad_request(f'the spec replicas field ".{path}" cannot be empty')
             # As the original, whose Scale leaves out a zero: what it does not show has no owner.
-            call.recorded = not ask.resource.custom or bool(replicas and lookup(obj, scale.spec_replicas))
+            call.disowned = scale.spec_replicas if ask.resource.custom and not replicas else ()
             _set(obj, scale.spec_replicas, replicas)
             return obj
 

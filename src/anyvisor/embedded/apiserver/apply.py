@@ -187,6 +187,14 @@ def apply(
     return merged
 
 
+def disown(obj: Json, path: Sequence[str]) -> None:
+    """Take a field from all managers, in place."""
+    field: FieldSet = fs.LEAF
+    for name in reversed(path):
+        field = {f"f:{name}": field}
+    write_managed(obj, [replace(item, fields=fs.difference(item.fields, field)) for item in read_managed(obj)])
+
+
 def _still_empty(fields: FieldSet, old: Json, new: Json) -> FieldSet:
     """Leave out empty maps that have members now: what was owned, that they are empty, is no more."""
     kept: FieldSet = {}

@@ -27,8 +27,8 @@ class Call:
     warnings: list[str] = field(default_factory=list[str])
     through: str = ""
     """The subresource through which the object itself is written (scale); the books tell it apart."""
-    recorded: bool = True
-    """Whether the books record the write."""
+    disowned: tuple[str, ...] = ()
+    """A field that nobody owns after the write."""
     patch: str = ""
     """The text of a patch, for messages about what it does not decode to."""
 

@@ -18,7 +18,8 @@ TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 AFFINITY_SECONDS: Final = 10800
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_LENGTH: Final = 63
 _LABEL_TEXT: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
@@ -115,9 +116,15 @@ def check(obj: Json, old: Json | None) -> list[Cause]:
 
 def _check_name(obj: Json, old: Json | None) -> list[Cause]:
     name = str(obj["metadata"].get("name", ""))
-    if old is not None or _LABEL.fullmatch(name):
+    if old is not None:
         return []
-    return [invalid_value("metadata.name", name, _LABEL_TEXT)]
+    return _label_causes("metadata.name", name)
+
+
+def _label_causes(at: str, name: str) -> list[Cause]:
+    long = [f"must be no more than {_LABEL_LENGTH} characters"] if len(name) > _LABEL_LENGTH else []
+    wrong = [] if _LABEL.fullmatch(name) else [_LABEL_TEXT]
+    return [invalid_value(at, name, words) for words in (*long, *wrong)]
 
 
 def _check_kind(spec: Json) -> list[Cause]:
@@ -193,8 +200,8 @@ def _check_port(port: Json, at: str, *, named: bool) -> list[Cause]:
     name = str(port.get("name") or "")
     if named and not name:
         causes.append(required(f"{at}.name"))
-    elif name and not _LABEL.fullmatch(name):
-        causes.append(invalid_value(f"{at}.name", name, _LABEL_TEXT))
+    elif name:
+        causes.extend(_label_causes(f"{at}.name", name))
     for field, value in (("port", port.get("port")), ("targetPort", port.get("targetPort"))):
         if isinstance(value, str) and field == "targetPort":
             if not _PORT_NAME.fullmatch(value):

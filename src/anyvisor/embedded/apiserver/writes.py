@@ -227,7 +227,10 @@ class Writer:
 
     def _record(self, call: Call, old: Json, new: Json) -> None:
         """Keep the books of an update. Objects that have none get them with their first apply."""
-        if not call.recorded or (not ssa.read_managed(old) and not ssa.read_managed(new)):
+        if call.disowned:
+            ssa.disown(new, call.disowned)
+            return
+        if not ssa.read_managed(old) and not ssa.read_managed(new):
             return
         manager = self._manager(call, "Update")
         ssa.record_update(call.resource.schema, old, new, manager, now_text(), self._ignored(call))
