@@ -2,11 +2,12 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
 from anyvisor.api.meta import list_at, text_at
-from anyvisor.cli import fleet
+from anyvisor.cli import changed, fleet
 from anyvisor.cli.api import Api, connect
 from anyvisor.cli.main import CommandError
 from anyvisor.cli.tables import show
@@ -24,6 +25,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="every VM of the instance; with --class, which of them could move there, and what each would need",
     )
+    parser.add_argument(
+        "--changes",
+        action="store_true",
+        help="with -f: what it changes of a VM that runs, and when that counts",
+    )
     parser.add_argument("--class", dest="hypervisor", metavar="CLASS", help="this class alone (default: all)")
     parser.add_argument("-n", "--namespace", default="default", help="namespace of the machine (default: default)")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table", help="output format")
@@ -34,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     api = connect()
     if arguments.all and arguments.hypervisor:
         return _fleet(api, arguments)
+    if arguments.changes:
+        return _changes(api, arguments)
     machines = _existing(api) if arguments.all else _manifests(arguments.filename)
     answers = [(_name(machine), _ask(api, machine, arguments)) for machine in machines]
     if arguments.output == "json":
@@ -44,6 +52,23 @@ def run(arguments: argparse.Namespace) -> int:
         for name, status in answers:
             _print(name, status)
     return 0 if all(status["verdict"] in ("SATISFIED", "DEGRADED") for _, status in answers) else 1
+
+
+def _changes(api: Api, arguments: argparse.Namespace) -> int:
+    """Exit code 0 when all takes effect while the guest runs, else 1."""
+    if arguments.all:
+        raise CommandError("--changes compares a manifest with the VM that there is: name it by -f")
+    wanted = [each for each in _manifests(arguments.filename) if each.get("kind") == "VirtualMachine"]
+    found = [change for each in wanted for change in changed.changes(api, each, arguments.namespace)]
+    if arguments.output == "json":
+        import json
+
+        print(json.dumps(changed.as_json(found)))
+    elif found:
+        show(changed.HEADER, [changed.row(change) for change in found])
+    else:
+        print("nothing changes")
+    return 0 if all(change.effect == "LIVE" for change in found) else 1
 
 
 def _fleet(api: Api, arguments: argparse.Namespace) -> int:
@@ -70,7 +95,7 @@ def _manifests(path: str) -> list[Json]:
     from anyvisor.cli.documents import from_yaml
 
     try:
-        text = sys.stdin.read() if path == "-" else open(path, encoding="utf-8").read()  # noqa: SIM115
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
         documents = from_yaml(text)
     except (OSError, ValueError) as error:
         raise CommandError(f"{path}: {error}") from error
