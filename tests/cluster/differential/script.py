@@ -350,6 +350,22 @@ class Script:
     def _delete_many(self, kind: Kind, name: str) -> Step:
         return Step("DELETE", self._path(kind), {"labelSelector": f"app={self._rng.choice('ab')},tier"}, None)
 
+    def owned(self, count: int) -> list[tuple[str, list[tuple[str, bool]]]]:
+        """Return names of objects, each with some of those before it as its owners and whether it blocks them."""
+        rng = self._rng
+        made: list[tuple[str, list[tuple[str, bool]]]] = []
+        for number in range(count):
+            before = [name for name, _ in made]
+            owners = rng.sample(before, min(len(before), rng.choice((0, 1, 1, 1, 2))))
+            made.append((f"o{number}", [(owner, rng.random() < 0.6) for owner in owners]))
+        return made
+
+    def deletions(self, count: int) -> list[tuple[str, str]]:
+        """Return some of the objects of `owned`, each with the policy of its deletion."""
+        rng = self._rng
+        names = rng.sample(range(count), count // 4)
+        return [(f"o{number}", rng.choice(("Foreground", "Background", "Orphan"))) for number in names]
+
     def _get(self, kind: Kind, name: str) -> Step:
         if kind.custom and self._rng.random() < 0.3:
             kind = replace(kind, root=f"/apis/{GROUP}/v1beta1")

@@ -31,6 +31,15 @@ def theirs() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
+def collected(ours: Server) -> Iterator[tuple[Server, Server]]:
+    """Ours, and an official one with its garbage collector."""
+    with control_plane(programs("apiserver", "controllers"), controllers=True) as plane:
+        server = Server(plane.admin)
+        yield ours, server
+        server.close()
+
+
+@pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running = launch(tmp_path_factory.mktemp("ours"), make_pki(tmp_path_factory.mktemp("pki")))
     server = Server(Path(running.kubectl().kubeconfig))
@@ -89,3 +98,54 @@ def test_watches_tell_the_same(both: tuple[Server, Server], selector: str) -> No
         told.append([normal.value(event) for event in server.watch(path, query)])
     assert not differences(told[0], told[1])
     assert told[0] or selector, "the script changes what is watched"
+
+
+OWNED = 24
+PATH = "/api/v1/namespaces/{}/configmaps"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_deletions_of_owners_leave_the_same(collected: tuple[Server, Server], seed: int) -> None:
+    """Objects own each other at random, some are deleted in the foreground, in the background, or leave orphans."""
+    namespace = f"owned-{seed}"
+    for server in collected:
+        make_owned(server, namespace, Script(seed, namespace).owned(OWNED))
+    for name, policy in Script(seed + 100, namespace).deletions(OWNED):
+        for server in collected:
+            options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
+            assert server.send(Step("DELETE", f"{PATH.format(namespace)}/{name}", {}, options)).status in (200, 404)
+        settle(collected, namespace, f"{policy} of {name}")
+
+
+def make_owned(server: Server, namespace: str, objects: list[tuple[str, list[tuple[str, bool]]]]) -> None:
+    server.send(Step("POST", "/api/v1/namespaces", {}, {"metadata": {"name": namespace}}))
+    uids: dict[str, str] = {}
+    for name, owners in objects:
+        references = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uids[owner], "blockOwnerDeletion": block}
+            for owner, block in owners
+        ]
+        body = {"metadata": {"name": name, "ownerReferences": references}}
+        uids[name] = server.send(Step("POST", PATH.format(namespace), {}, body)).body["metadata"]["uid"]
+
+
+def left(server: Server, namespace: str) -> dict[str, list[str]]:
+    """What is there: names, each with its owners; what is being deleted has `!` as the last of them."""
+    found: dict[str, list[str]] = {}
+    for item in server.send(Step("GET", PATH.format(namespace))).body["items"]:
+        metadata = item["metadata"]
+        if metadata["name"] != "kube-root-ca.crt":
+            owners = sorted(owner["name"] for owner in metadata.get("ownerReferences", ()))
+            found[metadata["name"]] = owners + (["!"] if "deletionTimestamp" in metadata else [])
+    return found
+
+
+def settle(both: tuple[Server, Server], namespace: str, what: str) -> None:
+    """Wait until both have the same and are at rest."""
+    deadline = time.monotonic() + 60
+    while True:
+        ours, theirs = (left(server, namespace) for server in both)
+        if ours == theirs and not any("!" in owners for owners in ours.values()):
+            return
+        assert time.monotonic() < deadline, f"after {what}: ours {ours}, theirs {theirs}"
+        time.sleep(0.1)

@@ -12,17 +12,22 @@ import pytest
 
 from tests.cluster.differential.answers import Normal, Server, differences
 from tests.cluster.differential.script import GROUP, RECORDED, Script, Step, definition, recording
-from tests.contract.apiserver.conftest import Kubectl
+from tests.contract.apiserver.conftest import launch
+from tests.contract.apiserver.pki import Pki
 
 
-@pytest.fixture(scope="module")
-def connection(kubectl: Kubectl) -> Iterator[Server]:
-    made = Server(Path(kubectl.kubeconfig))
+@pytest.fixture
+def connection(tmp_path: Path, pki: Pki) -> Iterator[Server]:
+    """A server of the test's own: a second try must not find the objects of the first."""
+    running = launch(tmp_path, pki)
+    made = Server(Path(running.kubectl().kubeconfig))
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert made.send(Step("POST", path, {}, definition())).status == 201
     assert made.send(Step("GET", f"/apis/{GROUP}/v1/machines")).status == 200
     yield made
     made.close()
+    running.process.terminate()
+    assert running.process.wait(30) == 0
 
 
 @pytest.mark.parametrize("seed", RECORDED)
