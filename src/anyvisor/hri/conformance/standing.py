@@ -13,7 +13,8 @@ from anyvisor.hri.v1.machine_spec_pb2 import Cpu, Device, Disk, Machine, Memory,
 
 MIB = 1 << 20
 MEMORY = 192 * MIB
-MORE_MEMORY = 512 * MIB
+MORE_MEMORY = 448 * MIB
+"""More by a multiple of 128 MiB, in which some VMMs add memory."""
 SOCKETS = 2
 MAX_SOCKETS = 3
 SECOND_MAC = "02:00:00:c0:ff:02"
@@ -70,6 +71,12 @@ async def boot(session: Session, shape: Shape) -> Running:
     """The reporting guest on a machine of the shape, which lives as long as the session; ready for commands."""
     if session.reporting is None:
         raise CheckSkippedError("no reporting guest was given (--reporting-kernel, --reporting-initrd)")
+    told = session.facts.accelerators
+    if told and not any(fact.runs_guest for fact in told):
+        why = "; ".join(fact.message for fact in told if fact.message)
+        raise CheckSkippedError(
+            f"by the driver's facts, nothing runs a guest's kernel on this host: {why or 'no reason'}"
+        )
     running = await session.stack.enter_async_context(booted(session, session.reporting, shape))
     await is_ready(running)
     return running
@@ -109,8 +116,10 @@ def _disks(session: Session, works: Basis, materials: Materials) -> list[Disk]:
     second = disk(SECOND, read_only=readonly is not None)
     if session.claim("disk.pci-address"):
         second.pci_address = works.place
-    make = materials.overlay if formats and "qcow2.backing" in formats.values else materials.raw
-    second.volume.CopyFrom(make(f"{SECOND}/0", SECOND, read_only=second.read_only))
+    if formats and "qcow2.backing" in formats.values:  # an overlay is the machine's own file, whatever the guest may do
+        second.volume.CopyFrom(materials.overlay(f"{SECOND}/0", SECOND, read_only=False))
+    else:
+        second.volume.CopyFrom(materials.raw(f"{SECOND}/0", SECOND, read_only=second.read_only))
     found = [first, second]
     if materials.on_full(f"{FULL}/0", FULL):
         last = disk(FULL)

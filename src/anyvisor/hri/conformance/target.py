@@ -39,7 +39,8 @@ class Target:
         try:
             await self.attempt(change, handles)
         except HriError as error:
-            fail(f"{change.WhichOneof('change')} failed with {error.status}: {error.message}")
+            said = f"; the VMM said: {self.guest.running.launcher.errors()}" if self.guest is not None else ""
+            fail(f"{change.WhichOneof('change')} failed with {error.status}: {error.message}{said}")
 
     async def attempt(self, change: ApplyRequest, handles: Mapping[str, int] | None = None) -> None:
         """One change to its end; raises the error with which it was refused or failed."""
