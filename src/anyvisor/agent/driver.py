@@ -179,7 +179,8 @@ class DriverSession:
                     self._take(event)
 
     def _resync(self, boot_id: str, states: dict[str, MachineState]) -> None:
-        another = bool(self.boot_id) and boot_id != self.boot_id
+        # Also the first one: machines that were looked at before it answered wait to be given to it.
+        another = boot_id != self.boot_id
         first = not self._told
         named = set(self.states) | set(states)
         self.boot_id, self.states, self.synced = boot_id, states, True

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -62,6 +63,33 @@ async def test_a_running_guest_survives_and_is_adopted(world: World, victims: tu
     assert world.starts(machine_id) == [pid]
     await deleted(world)
     await world.phase("k", "Succeeded")
+    assert world.starts(machine_id) == [pid]
+
+
+async def test_a_driver_that_comes_after_the_agent_is_given_what_runs(world: World):
+    machine_id, pid = await running(world)
+    world.kill("node")
+    world.kill("driver")
+    world.start_node()
+
+    async def looked() -> bool:
+        """Whether the agent has looked at its machines once."""
+        try:
+            async with world.agent() as agent, agent.get("/metrics") as answer:
+                text = await answer.text()
+        except aiohttp.ClientError:
+            return False
+        return re.search(r'work_duration_seconds_count\{name="machine"\} [1-9]', text) is not None
+
+    async def known() -> bool:
+        async with world.agent() as agent, agent.get("/v1/machines") as answer:
+            rows = (await answer.json())["items"]
+        return [(row["id"], row["state"]) for row in rows] == [(machine_id, "RUNNING")]
+
+    await eventually("the agent looks", looked)
+    assert not await known()
+    world.start_driver()
+    await eventually("the driver has the machine again", known)
     assert world.starts(machine_id) == [pid]
 
 
