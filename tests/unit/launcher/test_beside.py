@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_words_survive_the_wire() -> None:
 
 
 @contextmanager
-def agent(rundir: Path, answer: bytes) -> Iterator[list[bytes]]:
+def agent(rundir: Path, answer: bytes) -> Generator[list[bytes]]:
     """Who answers one question at the agent's socket."""
     asked: list[bytes] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
