@@ -10,6 +10,8 @@ import re
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.conftest import Instance, eventually, tiny_vm
 
 VMS = int(os.environ.get("ANYVISOR_KILL_VMS", "4"))
@@ -70,6 +72,7 @@ class Fleet:
         return set(running(self.instance)) == {uid for uid, _ in present.values()}
 
 
+@pytest.mark.timeout(300 + 60 * ROUNDS)
 def test_random_kills(instance: Instance) -> None:
     print(f"ANYVISOR_KILL_SEED={SEED}")
     chance = random.Random(SEED)
