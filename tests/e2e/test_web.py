@@ -47,6 +47,13 @@ async def test_a_vm_is_started_typed_to_and_looked_at(shared: Instance, tmp_path
         await page.type("from the browser")
         await page.enter()
         await page.until("document.querySelector('.xterm-rows').innerText.includes('from the browser')")
+        # The server goes away and comes back: the console is there again by itself.
+        shared.kill("control")
+        await page.until(f"{STATE} !== 'Connected'", 60)
+        await page.until(f"{STATE} === 'Connected'", 120)
+        await page.type("and after a crash")
+        await page.enter()
+        await page.until("document.querySelector('.xterm-rows').innerText.includes('and after a crash')", 60)
         await click(page, "web", "display")
         await page.until(f"{STATE} === 'Connected'", 60)
         await page.until(PAINTED, 60)
