@@ -27,6 +27,7 @@ from anyvisor.hri.v1.types_pb2 import (
     PHASE_CRASHED,
     PHASE_LOST,
     PHASE_PAUSED,
+    PHASE_PREPARED,
     PHASE_RUNNING,
     PHASE_STOPPED,
     DeviceState,
@@ -210,6 +211,16 @@ class DriverSuite:
         assert [each.id for each in state.endpoints] == [each.id for each in guest.prepared.endpoints]
         await rig.done(await rig.client.stop("m1", generation=1))
         assert (await rig.until(guest, gone)).end_reason == END_REASON_REQUESTED_SHUTDOWN
+
+    async def test_a_machine_whose_driver_died_before_start_is_started_by_the_next(self, rig: Rig) -> None:
+        guest = await rig.launch(machine_of("m1"), {"kernel": kernel()})
+        await rig.kill_driver()
+        await rig.start_driver()
+        assert (await rig.adopt(guest)).phase == PHASE_PREPARED
+        await rig.start(guest)
+        guest.open_console()
+        await guest.said("ANYVISOR t=")
+        assert (await rig.client.inspect("m1")).phase == PHASE_RUNNING
 
     async def test_end_without_a_driver_is_found_and_its_cause_unknown(self, rig: Rig) -> None:
         guest = await boot(rig)

@@ -146,16 +146,6 @@ async def test_machine_that_is_too_large_to_tell(rig: Rig) -> None:
         await rig.start(guest)
 
 
-async def test_driver_that_died_between_plan_and_start(rig: Rig) -> None:
-    guest = await rig.launch(machine_of("m1"), {"kernel": kernel()})
-    await rig.kill_driver()
-    await rig.start_driver()
-    state = await rig.adopt(guest)
-    assert (state.phase, state.end_reason) == (PHASE_CRASHED, END_REASON_INTERNAL_ERROR)
-    await rig.client.destroy("m1", generation=1)
-    assert await guest.ended() == 0
-
-
 async def test_event_stream_that_nobody_read_is_made_up_by_asking(rig: Rig) -> None:
     guest = await boot(rig)
     await rig.kill_driver()

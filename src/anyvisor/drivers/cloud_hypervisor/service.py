@@ -25,10 +25,18 @@ from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.hri.v1.node_pb2 import NodeFacts
 from anyvisor.hri.v1.stats_pb2 import MachineStats
 from anyvisor.hri.v1.stream_pb2 import OpenStreamRequest, OpenStreamResponse
-from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, END_REASON_INTERNAL_ERROR, PHASE_CRASHED, Endpoint
+from anyvisor.hri.v1.types_pb2 import (
+    ACCELERATOR_KVM,
+    END_REASON_INTERNAL_ERROR,
+    PHASE_CRASHED,
+    PHASE_PREPARED,
+    Endpoint,
+)
 
 VMM: Final = "Cloud Hypervisor"
 HANDLE_FORM: Final = 1
+MAX_SPEC: Final = 24 << 10
+"""Bytes of a machine in its handle, which may have 64 KiB, as Base64 and with all else."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -38,6 +46,8 @@ class Remembered(msgspec.Struct, frozen=True):
     system_uuid: str
     memory_max: int
     endpoints: tuple[bytes, ...]
+    machine: bytes = b""
+    """What was asked for, so that a process that comes before Start can carry it out; empty where it is too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +149,16 @@ class CloudHypervisorDriver(SessionDriver[Session]):
             state.endpoints.extend(Endpoint.FromString(each) for each in remembered.endpoints)
         session = Session(machine, remembered.memory_max)
         machine.session = session
-        await session.adopt(connection, events, remembered.system_uuid)
+        if not await session.adopt(connection, events, remembered.system_uuid, begun=not remembered.machine):
+            session.close()
+            await self._plan_again(machine, remembered)
+
+    async def _plan_again(self, machine: MachineContext, remembered: Remembered) -> None:
+        """The VMM waits for its machine still: the process that planned it ended before Start."""
+        machine.spec = Machine.FromString(remembered.machine)
+        machine.session = Planned(translate(machine.spec, _host(await self._facts.usable())), remembered)
+        with machine.change() as state:
+            state.phase = PHASE_PREPARED
 
     async def stats(self, machine: MachineContext) -> MachineStats:
         """By the VMM's own counters."""
@@ -170,6 +189,7 @@ async def _prepare_overlays(machine: MachineContext, translation: Translation, t
 
 
 def _remember(machine: Machine, result: Translation) -> Remembered:
+    spec = machine.SerializeToString(deterministic=True)
     platform = result.config.get("platform")
     uuid = platform.get("system_uuid") if isinstance(platform, dict) else None
     return Remembered(
@@ -177,6 +197,7 @@ def _remember(machine: Machine, result: Translation) -> Remembered:
         system_uuid=uuid if isinstance(uuid, str) else "",
         memory_max=machine.memory.max_bytes or machine.memory.size_bytes,
         endpoints=tuple(endpoint.SerializeToString(deterministic=True) for endpoint in result.endpoints),
+        machine=spec if len(spec) <= MAX_SPEC else b"",
     )
 
 

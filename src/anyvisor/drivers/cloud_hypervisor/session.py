@@ -117,8 +117,11 @@ class Session:
             with self.machine.change() as state:
                 state.message = f"Cloud Hypervisor did not take over: {', '.join(wrong[:8])}"
 
-    async def adopt(self, connection: socket.socket, events: int, system_uuid: str) -> None:
-        """Take over a VMM that runs: prove that it is this machine's, and read its state anew."""
+    async def adopt(self, connection: socket.socket, events: int, system_uuid: str, *, begun: bool) -> bool:
+        """Take over a VMM that runs: prove that it is this machine's, and read its state anew.
+
+        False: no machine was made in it yet, unless it is known to have `begun`.
+        """
         self._open(connection, events)
         assert self._events is not None
         self._events.drain()
@@ -132,6 +135,8 @@ class Session:
             ) from error
         except RestError as error:
             raise VmmFailed(f"the Cloud Hypervisor of machine {self.machine.id!r} does not answer: {error}") from error
+        if not info and not begun:
+            return False
         found = readback.system_uuid(info)
         if info and system_uuid and found != system_uuid:
             self.close()
@@ -141,6 +146,7 @@ class Session:
             )
         self.intent.watched = info.get("state") in (states.RUNNING, states.PAUSED)
         self._take(info)
+        return True
 
     def _open(self, connection: socket.socket, events: int) -> None:
         self._client = RestClient(connection, self._on_closed)
