@@ -216,8 +216,9 @@ class Actions:
             if ask.resource.custom and replicas == NOT_SET:
                 path = ".".join(scale.spec_replicas)
                 raise st.bad_request(f'the spec replicas field ".{path}" cannot be empty')
-            # As the original, whose Scale leaves out a zero: what it does not show has no owner.
-            call.disowned = scale.spec_replicas if ask.resource.custom and not replicas else ()
+            # As the original: nobody owns a zero, nor a number that was not there before.
+            absent = lookup(obj, scale.spec_replicas) is None
+            call.disowned = scale.spec_replicas if ask.resource.custom and (absent or not replicas) else ()
             _set(obj, scale.spec_replicas, replicas)
             return obj
 
