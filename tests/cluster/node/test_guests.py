@@ -1,6 +1,7 @@
 """Real guests on a real node: from `kubectl apply` of the manifest that the embedded tests use, to their end."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def tiny(cluster: Cluster) -> str:
+def tiny(cluster: Cluster) -> Iterator[str]:
     vm = tiny_vm("tiny")
     vm["spec"]["template"]["spec"]["domain"]["devices"]["logSerialConsole"] = True
     apply(cluster, vm)
     cluster.wait_phase("tiny")
-    return "tiny"
+    yield "tiny"
+    if cluster.get("vm", "tiny"):
+        remove(cluster, "tiny")
 
 
 def test_the_launcher_is_restricted_and_holds_nothing_of_ours(cluster: Cluster, tiny: str) -> None:
