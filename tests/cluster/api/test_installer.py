@@ -100,8 +100,6 @@ def test_an_installation_from_its_begin_to_its_end(bare: ControlPlane, capsys: p
     code, said = told(capsys, bare, "uninstall")
     assert code == 0, said
     bare.wait("controller-manager", lambda: ours(bare) == [] and not bare.has("namespace", NAMESPACE), 120)
-    # The server takes definitions away when it has taken away their objects.
-    bare.wait("controller-manager", lambda: not any(bare.has("crd", name) for name in definitions), 120)
 
 
 def versions(plane: ControlPlane) -> dict[str, str]:
