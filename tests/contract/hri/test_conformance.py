@@ -32,7 +32,7 @@ async def judge(rundir: Path, ordered: str, *only: str) -> Report:
             str(hri),
             str(fd),
             level=5,
-            only=("node.facts", *only) if only else (),
+            only=only,
             manifest_digest=driver.info.manifest_digest,
             manifest=parse(driver.manifest, registry()),
         )
@@ -158,6 +158,7 @@ async def test_reports_as_json_and_junit(rundir: Path):
     assert (data["passed"], data["driver"], data["level"]) == (False, "fake.anyvisor.io", 5)
     assert {r["id"]: r["outcome"] for r in data["results"]} == {
         "identity.info": "passed",
+        "identity.probe": "passed",
         "node.facts": "passed",
         "contract.prepare": "passed",
         "contract.destroy": "failed",
@@ -165,7 +166,7 @@ async def test_reports_as_json_and_junit(rundir: Path):
     again = await judge(rundir, "leak", "contract.prepare", "contract.destroy")
     assert json.loads(conformance.as_json(again))["digest"] == data["digest"]
     suite = ET.fromstring(conformance.as_junit(report))
-    assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
+    assert (suite.get("tests"), suite.get("failures")) == ("5", "1")
     assert [case.get("name") for case in suite if case.find("failure") is not None] == ["contract.destroy"]
 
 

@@ -319,6 +319,8 @@ async def _set_link(session: Session, request: ApplyRequest, _descriptors: Descr
 async def _set_cpu(session: Session, request: ApplyRequest, _descriptors: Descriptors) -> None:
     client = session.client()
     added = cpus.additions(await client.execute("query-hotpluggable-cpus"), request.set_cpu.sockets)
+    if added and not (await client.execute("query-kvm"))["enabled"]:
+        raise Refused(cpus.EMULATED, findings=[finding("CAP_NO", cpus.EMULATED, field=cpus.FIELD)])
     for arguments in added:
         try:
             await client.execute("device_add", arguments)

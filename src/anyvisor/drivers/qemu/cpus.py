@@ -6,6 +6,10 @@ from typing import Any, Final
 from anyvisor.hri.errors import Refused, finding
 
 FIELD: Final = "set_cpu.sockets"
+EMULATED: Final = (
+    "under software emulation QEMU may abort when a CPU is added (its cache of translated code may have no part left "
+    "for one more thread); stop the machine and start it with more"
+)
 
 
 def additions(places: Sequence[Mapping[str, Any]], sockets: int) -> list[dict[str, Any]]:

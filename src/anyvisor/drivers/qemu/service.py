@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from anyvisor import __version__
-from anyvisor.drivers.qemu import EMULATOR, changes, facts, firmware, handle, manifest
+from anyvisor.drivers.qemu import EMULATOR, changes, cpus, facts, firmware, handle, manifest
 from anyvisor.drivers.qemu.facts import Facts
 from anyvisor.drivers.qemu.firmware import Uefi
 from anyvisor.drivers.qemu.session import Session
@@ -170,6 +170,7 @@ def _node_facts(found: Facts) -> NodeFacts:
         withdrawn["device.vsock"] = "this node has no /dev/vhost-vsock: modprobe vhost_vsock"
     if not found.kvm_runs:
         withdrawn["accel.kvm"] = found.kvm_message
+        withdrawn["change.cpu"] = cpus.EMULATED
     return NodeFacts(
         health=found.health,
         conditions=[found.condition(VMM)],

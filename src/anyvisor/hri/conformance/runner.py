@@ -39,6 +39,8 @@ from anyvisor.planning.manifest import Manifest
 
 CHECK_SECONDS = 180.0
 FIRST = "identity.info"
+BASIS = frozenset({FIRST, "identity.probe", "node.facts"})
+"""What the other checks judge by: who the driver is, whether it is ready, what this host takes from its claims."""
 NO_FILES = Files()
 CHECKS: tuple[Entry, ...] = (
     *identity.CHECKS,
@@ -78,7 +80,7 @@ class Options:
     driver_command: str = ""
     """Start the driver by this command, with {hri} and {fd} in it; else it runs already."""
     only: tuple[str, ...] = ()
-    """Ids to run, with the first, which all need; empty = all."""
+    """Ids to run, with those that others stand on; empty = all."""
     skip: tuple[str, ...] = ()
     """Ids not to run."""
     hypervisor_class: str = ""
@@ -137,7 +139,7 @@ async def run(options: Options, heard: Callable[[Result], None] = lambda _result
 def _chosen(options: Options) -> list[Entry]:
     entries = [entry for entry in CHECKS if entry.level <= options.level]
     if options.only:
-        entries = [entry for entry in entries if entry.id in (FIRST, *options.only)]
+        entries = [entry for entry in entries if entry.id in {*BASIS, *options.only}]
     entries = [entry for entry in entries if entry.id not in options.skip]
     return sorted(entries, key=lambda entry: entry.level)
 
