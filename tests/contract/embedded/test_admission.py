@@ -17,7 +17,7 @@ from anyvisor.embedded.world import ServerWorld
 from anyvisor.hri.packages import load
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import ApiError, Forbidden, Invalid
-from anyvisor.kube.resources import CLASSES, DRIVERS, PODS, VMIS, VMS
+from anyvisor.kube.resources import CLASSES, DRIVERS, PODS, VMIS, VMS, Resource
 from anyvisor.kube.transport import Request
 
 ADMIN = Identity("admin", ("system:masters",)).with_authenticated()
@@ -177,3 +177,37 @@ async def test_an_eviction_asks_for_an_evacuation(server: ApiServer, client: Cli
 async def test_a_machine_without_a_strategy_is_evicted(server: ApiServer) -> None:
     await launched(server, "None")
     assert await evict(server) == 201
+
+
+async def test_quotas_hold_for_machines_and_for_what_their_pods_ask(server: ApiServer, client: Client) -> None:
+    quotas = Resource("", "v1", "resourcequotas", namespaced=True, kind="ResourceQuota")
+    hard = {
+        "count/virtualmachines.kubevirt.io": "1",
+        "count/virtualmachineinstances.kubevirt.io": "1",
+        "requests.memory": "300Mi",
+    }
+    await client.create(quotas, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, namespace="default")
+    await client.create(VMS, vm())
+    second = vm()
+    second["metadata"]["name"] = "b"
+    with pytest.raises(Forbidden, match=r"exceeded quota: q, requested: count/virtualmachines\.kubevirt\.io=1, used: "):
+        await client.create(VMS, second)
+    await client.delete(VMS, "a", "default")
+    await client.create(VMS, second)
+
+    own = Client(server.inprocess(identities.CONTROLLER))
+    machine = {**vm(), "kind": "VirtualMachineInstance", "spec": vm()["spec"]["template"]["spec"]}
+    await own.create(VMIS, machine)
+    with pytest.raises(Forbidden, match=r"count/virtualmachineinstances\.kubevirt\.io=1"):
+        await own.create(VMIS, {**machine, "metadata": {"name": "b", "namespace": "default"}})
+
+    def launcher(name: str) -> dict[str, Any]:
+        asked = {"requests": {"memory": "200Mi"}}
+        return {
+            "metadata": {"name": name, "namespace": "default", "labels": {"kubevirt.io": "virt-launcher"}},
+            "spec": {"containers": [{"name": "compute", "image": "x", "resources": asked}]},
+        }
+
+    await own.create(PODS, launcher("one"))
+    with pytest.raises(Forbidden, match=r"exceeded quota: q, requested: requests\.memory=200Mi, used: "):
+        await own.create(PODS, launcher("two"))
