@@ -12,9 +12,12 @@ from anyvisor.api.meta import object_at, text_at
 from anyvisor.planning.choice import Accepted, best
 from anyvisor.planning.facts import NodeFacts
 from anyvisor.planning.manifest import Manifest, ManifestError, digest, parse
+from anyvisor.planning.memo import Memo
 from anyvisor.planning.plan import Plan
-from anyvisor.planning.planner import Driver, Policy, plan
+from anyvisor.planning.planner import Driver, Policy
 from anyvisor.planning.registry import registry
+
+_memo = Memo()
 
 
 class ClassError(ValueError):
@@ -127,7 +130,7 @@ def choose(
     plans: list[Plan] = []
     accepted: list[Accepted] = []
     for candidate in among:
-        made = plan(spec, candidate.hypervisor_class, candidate.driver, nodes, policy, defaulted=defaulted)
+        made = _memo.plan(spec, candidate.hypervisor_class, candidate.driver, nodes, policy, defaulted=defaulted)
         plans.append(made)
         if made.accepted:
             accepted.append(Accepted(made, candidate.driver.manifest))

@@ -1,0 +1,57 @@
+"""Plans that were made before. The same inputs give the same plan, and a machine asks several times on its way."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from anyvisor.planning.facts import NodeFacts
+from anyvisor.planning.plan import Plan
+from anyvisor.planning.planner import Driver, Policy, plan
+from anyvisor.planning.values import is_map
+
+SIZE: Final = 256
+_IDENTITY: Final = ("uuid", "serial")
+"""Of `domain.firmware`: the planner asks whether the machine has them, and each machine has others."""
+
+
+class Memo:
+    """The plans that were asked for last, by the digest of what they were asked with; at most `size`."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._size = size
+        self._plans: OrderedDict[bytes, Plan] = OrderedDict()
+
+    def plan(
+        self,
+        spec: Mapping[str, Any],
+        hypervisor_class: Mapping[str, Any],
+        driver: Driver,
+        nodes: Sequence[NodeFacts] = (),
+        policy: Policy | None = None,
+        *,
+        defaulted: Mapping[str, str] | None = None,
+    ) -> Plan:
+        """As `planner.plan`, whose arguments these are."""
+        question = (_anonymous(spec), hypervisor_class, driver.digest, nodes, policy, defaulted)
+        key = hashlib.blake2b(msgspec.json.encode(question), digest_size=16).digest()
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = plan(spec, hypervisor_class, driver, nodes, policy, defaulted=defaulted)
+            if len(self._plans) > self._size:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(key)
+        return found
+
+
+def _anonymous(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The spec without what tells one machine from another of the same kind."""
+    domain = spec.get("domain")
+    firmware = domain.get("firmware") if is_map(domain) else None
+    if not is_map(domain) or not is_map(firmware):
+        return spec
+    kept = {name: bool(value) if name in _IDENTITY else value for name, value in firmware.items()}
+    return {**spec, "domain": {**domain, "firmware": kept}}

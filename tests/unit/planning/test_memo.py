@@ -1,0 +1,74 @@
+"""Plans are made once: what a key must hold apart, and what it need not."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from anyvisor.planning import memo as room
+from anyvisor.planning.facts import DriverFacts, NodeFacts
+from anyvisor.planning.judge import Policy
+from anyvisor.planning.memo import Memo
+from anyvisor.planning.planner import plan
+from tests.unit.planning.builders import driver, hypervisor_class, small
+
+DRIVER = driver()
+NODES = (NodeFacts("node-1", {DRIVER.manifest.driver: DriverFacts(DRIVER.manifest.driver, accelerators=("kvm",))}),)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The specs that were really planned."""
+    specs: list[Any] = []
+
+    def counted(spec: Any, *rest: Any, **named: Any) -> Any:
+        specs.append(spec)
+        return plan(spec, *rest, **named)
+
+    monkeypatch.setattr(room, "plan", counted)
+    return specs
+
+
+def machine(**firmware: Any) -> dict[str, Any]:
+    return small(firmware=firmware)
+
+
+def test_machines_that_differ_in_their_identity_alone_are_planned_once(made: list[Any]):
+    memo = Memo()
+    plans = [memo.plan(machine(uuid=str(uuid4()), serial=str(n)), hypervisor_class(), DRIVER) for n in range(5)]
+    assert len(made) == 1
+    assert all(one == plan(machine(uuid=str(uuid4()), serial="x"), hypervisor_class(), DRIVER) for one in plans)
+    memo.plan(machine(uuid="", serial="x"), hypervisor_class(), DRIVER)
+    memo.plan(machine(serial="x"), hypervisor_class(), DRIVER)
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"spec": small(cpu={"cores": 3})},
+        {"hypervisor_class": hypervisor_class(parameters={"a": "b"})},
+        {"driver": replace(DRIVER, digest="sha256:two")},
+        {"nodes": NODES},
+        {"policy": Policy(on_cluster=True)},
+        {"defaulted": {"domain.cpu.cores": "default"}},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_whatever_counts_for_a_plan_asks_for_another(made: list[Any], other: dict[str, Any]):
+    asked: dict[str, Any] = {"spec": small(), "hypervisor_class": hypervisor_class(), "driver": DRIVER}
+    memo = Memo()
+    memo.plan(**asked)
+    memo.plan(**asked | other)
+    assert len(made) == 2
+    memo.plan(**asked)
+    memo.plan(**asked | other)
+    assert len(made) == 2
+
+
+def test_the_plans_that_were_asked_for_longest_ago_are_forgotten(made: list[Any]):
+    memo = Memo(size=2)
+    for cores in (1, 2, 1, 3, 1, 2):
+        memo.plan(small(cpu={"cores": cores}), hypervisor_class(), DRIVER)
+    assert [spec["domain"]["cpu"]["cores"] for spec in made] == [1, 2, 3, 2]
