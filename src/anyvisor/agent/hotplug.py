@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import time
 from typing import Final
 
 from anyvisor.agent import placing, translate_devices
@@ -51,9 +50,7 @@ def follow(context: NodeContext, machine: Machine, vmi: Json, session: DriverSes
     plugged = {device.id for device in state.devices}
     present = {name for name in phases if translate_devices.disk_id(name) in plugged}
     todo = [step for step in hot.steps(vmi, present) if step.volume not in own.unseen]
-    for step in [step for step in own.not_before if step not in todo]:
-        own.forget(step)
-    due = [step for step in todo if own.not_before.get(step, 0.0) <= time.monotonic()]
+    due = own.retries.due(todo)
     if due:
         work = _carry_out(context, machine, vmi, session, due)
         own.task = context.tasks.create_task(work, name=f"volumes of {machine.id}")
@@ -82,13 +79,13 @@ async def _step(context: NodeContext, machine: Machine, vmi: Json, session: Driv
     except (HriError, OpenError, TranslateError, LauncherError, OSError) as error:
         said = f"{error.message}" if isinstance(error, HriError) else str(error)
         log.warning("machine %s: %s of volume %s: %s", machine.id, step.kind, step.volume, said)
-        first = own.failed(step)
+        first = own.retries.tried(step, failed=True)
         own.told[step.volume] = {"reason": FAILED, "message": f"{step.kind}: {said}"[:1024]}
         if first:
             message = f"volume {step.volume}: {step.kind}: {said}"
             context.event(machine, EventKind.WARNING, FAILED, message)
         return
-    own.forget(step)
+    own.retries.forget(step)
     reason, message = _DONE[step.kind]
     phase = hot.READY if reason == "VolumeReady" else hot.OUT
     own.unseen[step.volume] = _phases(vmi).get(step.volume, "")

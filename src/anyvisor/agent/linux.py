@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -147,29 +148,26 @@ class Watch:
 
 
 async def readable(descriptor: int) -> None:
-    """Wait until the descriptor can be read; for a pidfd: until its process ended.
-
-    Waits on a duplicate, as a loop watches one number only once.
-    """
+    """Wait until the descriptor can be read; for a pidfd: until its process ended."""
     loop = asyncio.get_running_loop()
-    duplicate = os.dup(descriptor)
-    ready = asyncio.Event()
-    try:
-        loop.add_reader(duplicate, ready.set)
-        await ready.wait()
-    finally:
-        loop.remove_reader(duplicate)
-        os.close(duplicate)
+    await _ready(descriptor, loop.add_reader, loop.remove_reader)
 
 
 async def writable(descriptor: int) -> None:
     """Wait until the descriptor can be written to; for a connecting socket: until it is known how that ended."""
     loop = asyncio.get_running_loop()
+    await _ready(descriptor, loop.add_writer, loop.remove_writer)
+
+
+async def _ready(
+    descriptor: int, watch: Callable[[int, Callable[[], None]], None], leave: Callable[[int], bool]
+) -> None:
+    """Waits on a duplicate, as a loop watches one number only once."""
     duplicate = os.dup(descriptor)
     ready = asyncio.Event()
     try:
-        loop.add_writer(duplicate, ready.set)
+        watch(duplicate, ready.set)
         await ready.wait()
     finally:
-        loop.remove_writer(duplicate)
+        leave(duplicate)
         os.close(duplicate)

@@ -1,7 +1,6 @@
 """Which interfaces a running guest is to get or to lose, and what is under way of it. Pure, but for the task."""
 
 import asyncio
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
@@ -9,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from anyvisor.agent.network.interfaces import ABSENT
+from anyvisor.agent.retries import Retries
 from anyvisor.agent.status import Problem
 from anyvisor.api.meta import Json, annotations, list_at
 from anyvisor.api.names import secondary_interface
@@ -19,8 +19,6 @@ NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 """Annotation of the pod: the networks that it is to be on."""
 REPORT: Final = "k8s.v1.cni.cncf.io/network-status"
 """Annotation of the pod: the networks that it is on."""
-FIRST_RETRY: Final = 2.0
-LAST_RETRY: Final = 30.0
 
 
 class _Network(msgspec.Struct):
@@ -68,32 +66,19 @@ class NicChanges:
     task: asyncio.Task[None] | None = None
     problem: Problem | None = None
     """Why the last one failed, until it is done or not wanted any more."""
-    _failures: dict[Step, int] = field(default_factory=dict[Step, int])
-    _not_before: dict[Step, float] = field(default_factory=dict[Step, float])
+    retries: Retries[Step] = field(default_factory=Retries[Step])
 
     def due(self, todo: Collection[Step]) -> list[Step]:
-        """Those to try now; what is not wanted any more is forgotten."""
-        for step in [step for step in self._not_before if step not in todo]:
-            self._failures.pop(step, None)
-            del self._not_before[step]
-        if not self._failures:
+        """Those to try now; a problem with what is not wanted any more is none."""
+        due = self.retries.due(todo)
+        if not self.retries.failing:
             self.problem = None
-        return [step for step in todo if self._not_before.get(step, 0.0) <= time.monotonic()]
+        return due
 
     def tried(self, step: Step, problem: Problem | None) -> bool:
-        """Note how a try went, and that the next is not at once; whether it failed for the first time."""
-        failures = self._failures.pop(step, 0) + 1
+        """Note how a try went; whether it failed for the first time."""
         self.problem = problem
-        if problem is not None:
-            self._failures[step] = failures
-        self._not_before[step] = time.monotonic() + min(FIRST_RETRY * 2.0 ** min(failures - 1, 10), LAST_RETRY)
-        return problem is not None and failures == 1
-
-    def wait(self) -> float | None:
-        """Seconds until the next try; None when there is none."""
-        if not self._not_before:
-            return None
-        return max(min(self._not_before.values()) - time.monotonic(), 0.1)
+        return self.retries.tried(step, failed=problem is not None)
 
     def close(self) -> None:
         """End what is under way; the guest keeps what it has."""

@@ -232,7 +232,8 @@ async def _running(
         hotplug.follow(context, machine, vmi, session, state)
         nics.follow(context, machine, vmi, session, state)
     return min(
-        (wait for wait in (machine.hotplug.wait(), machine.nic_changes.wait()) if wait is not None), default=None
+        (wait for wait in (machine.hotplug.retries.wait(), machine.nic_changes.retries.wait()) if wait is not None),
+        default=None,
     )
 
 

@@ -59,11 +59,11 @@ def test_a_failed_change_is_told_once_and_waits() -> None:
     assert changes.tried(step, Problem("R", "why"))
     assert changes.due([step]) == []
     assert not changes.tried(step, Problem("R", "why"))
-    wait = changes.wait()
+    wait = changes.retries.wait()
     assert wait is not None
     assert 2 < wait <= 4
     assert changes.due([]) == []
-    assert (changes.problem, changes.wait()) == (None, None)
+    assert (changes.problem, changes.retries.wait()) == (None, None)
 
 
 def test_interfaces_come_to_and_go_from_an_open_network() -> None:

@@ -81,11 +81,11 @@ def test_a_volume_is_let_be_until_the_object_shows_its_change() -> None:
 
 def test_what_failed_is_tried_again_later_and_told_once() -> None:
     own, step = Hotplug(), Step("attach", "v")
-    assert own.wait() is None
-    assert own.failed(step)
-    assert not own.failed(step)
-    wait = own.wait()
+    assert own.retries.wait() is None
+    assert own.retries.tried(step, failed=True)
+    assert not own.retries.tried(step, failed=True)
+    wait = own.retries.wait()
     assert wait is not None
     assert 0 < wait <= 4
-    own.forget(step)
-    assert own.wait() is None
+    own.retries.forget(step)
+    assert own.retries.wait() is None
