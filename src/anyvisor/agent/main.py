@@ -181,9 +181,12 @@ async def _reconcile(config: AgentConfig, context: NodeContext, machine_id: str)
 
 
 def _release(released: Callable[[DriverAddress], None], context: NodeContext) -> None:
+    retired = {key: session for key, session in context.sessions.items() if session.address.version}
+    if not retired:
+        return
     held = {context.session_of(machine.record) for machine in context.machines.values()}
-    for key, session in list(context.sessions.items()):
-        if session.address.version and session not in held:
+    for key, session in retired.items():
+        if session not in held:
             del context.sessions[key]
             released(session.address)
 

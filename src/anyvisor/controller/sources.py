@@ -189,24 +189,23 @@ class Sources:
 def get(informer: Informer | None, namespace: str | None, name: str) -> Json | None:
     """One cached object, decoded."""
     found = informer.get(namespace, name) if informer is not None and name else None
-    return _plain(found) if found is not None else None
+    return found.json() if found is not None else None
 
 
 def index(informer: Informer | None, name: str, key: str) -> list[Json]:
     """The cached objects under a key of an index, decoded."""
-    return [_plain(found) for found in informer.index(name, key)] if informer is not None else []
+    return [found.json() for found in informer.index(name, key)] if informer is not None else []
 
 
 def every(informer: Informer | None) -> list[Json]:
     """All cached objects, decoded."""
-    return [_plain(found) for found in informer.values()] if informer is not None else []
+    return [found.json() for found in informer.values()] if informer is not None else []
 
 
-def _plain(found: CachedObject) -> Json:
-    """The object without the record of who wrote which field: half of its size, and never ours to write."""
-    result = found.json()
-    result["metadata"].pop("managedFields", None)
-    return result
+def within(informer: Informer | None, namespace: str) -> list[Json]:
+    """The cached objects of one namespace, decoded; those of others are only passed over."""
+    found = informer.values() if informer is not None else ()
+    return [one.json() for one in found if one.meta.namespace == namespace]
 
 
 def types(sources: Sources, vm: Json) -> dict[str, Json]:

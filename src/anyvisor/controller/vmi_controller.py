@@ -28,6 +28,7 @@ from anyvisor.controller.sources import (
     index,
     key_of,
     owner_key,
+    within,
 )
 from anyvisor.controller.vm.data_volumes import claim_name
 from anyvisor.controller.vmi.reconcile import reconcile_vmi, with_problem
@@ -222,14 +223,14 @@ class VmiController:
         return {name(one): one for one in found if one is not None}
 
     def _migrations(self, vmi: Json) -> list[Json]:
-        return [one for one in every(self._sources.migrations) if namespace(one) == namespace(vmi)]
+        return within(self._sources.migrations, namespace(vmi))
 
     def _namespace_labels(self, space: str) -> dict[str, str]:
         found = self._sources.namespaces.get(None, space)
         return dict(found.meta.labels or {}) if found is not None else {}
 
     def _quotas(self, space: str) -> list[Json]:
-        return [one for one in every(self._sources.quotas) if namespace(one) == space]
+        return within(self._sources.quotas, space)
 
     def _attachments(self, vmi: Json) -> dict[str, Json]:
         """The definitions of the networks that the instance names, by `namespace/name`."""

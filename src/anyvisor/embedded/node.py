@@ -164,8 +164,9 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
         ):
             if networks is not None:
                 group.create_task(networks.warm(), name="spare pod network")
-            once = [group.create_task(Provisioner(Client(kubelet), events, disks).run(), name="provisioner")]
+            once: list[asyncio.Task[None]] = []
             if first:
+                once.append(group.create_task(Provisioner(Client(kubelet), events, disks).run(), name="provisioner"))
                 services = IPv4Network(instance.service_network)
                 serving = serve_services(instance.id, services, Client(kubelet), networks, podnetwork.problem)
                 once.append(group.create_task(serving, name="services"))

@@ -19,7 +19,7 @@ import msgspec
 from anyvisor.kube import errors
 from anyvisor.kube.backoff import Backoff, BackoffPolicy
 from anyvisor.kube.client import Client, EventType, WatchEvent
-from anyvisor.kube.objects import CachedObject
+from anyvisor.kube.objects import CachedObject, without_managed_fields
 from anyvisor.kube.resources import Resource
 from anyvisor.kube.store import Change, IndexFunction, Store
 
@@ -49,6 +49,8 @@ class _Bookmark(msgspec.Struct, frozen=True):
 
 class Informer:
     """Use as `async with Informer(...) as pods:`; an error in it ends the block.
+
+    Objects are kept without `metadata.managedFields`, which no controller reads.
 
     `synced` is set once the first list is in. `last_error` says what keeps it from being so.
     """
@@ -145,7 +147,7 @@ class Informer:
         version = ""
         pages = self._client.list_pages(self.resource, self._namespace, labels=self._labels, fields=self._fields)
         async for page in pages:
-            objects += page.items
+            objects += [without_managed_fields(one) for one in page.items]
             version = page.resource_version
         self._publish(objects, version)
 
@@ -168,7 +170,7 @@ class Informer:
             if event.type is EventType.DELETED:
                 staged.pop(event.object.key, None)
             elif event.type is not EventType.BOOKMARK:
-                staged[event.object.key] = event.object
+                staged[event.object.key] = without_managed_fields(event.object)
             elif _ends_initial(event.object):
                 self._publish(list(staged.values()), event.object.meta.resource_version)
                 return
@@ -198,7 +200,7 @@ class Informer:
     def _take(self, event: WatchEvent) -> None:
         match event.type:
             case EventType.ADDED | EventType.MODIFIED:
-                changes = self._store.put(event.object)
+                changes = self._store.put(without_managed_fields(event.object))
             case EventType.DELETED:
                 changes = self._store.remove(event.object)
             case EventType.BOOKMARK:

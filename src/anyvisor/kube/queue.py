@@ -4,11 +4,13 @@ The semantics are those of client-go's workqueue: a key that is added while it i
 """
 
 import asyncio
+import heapq
 import logging
 import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
+from itertools import count
 from typing import Generic, TypeVar
 
 from anyvisor.kube import errors
@@ -34,7 +36,8 @@ class WorkQueue(Generic[K]):
         weight: Callable[[K], int] | None = None,
         observer: QueueObserver | None = None,
     ) -> None:
-        """`weight`: of the keys that are ready, the heaviest comes first; in the order of their coming without one."""
+        """`weight`: of the keys that are ready, the heaviest comes first, weighed when it becomes ready; else, and
+        among equals, they come in the order of their coming."""
         self._policy = policy
         self._weight = weight
         self._observer = observer
@@ -42,7 +45,9 @@ class WorkQueue(Generic[K]):
         """When a waiting key was put in; kept only for the observer."""
         if observer is not None:
             observer.measures(self)
-        self._ready: deque[K] = deque()
+        self._ready: list[tuple[int, int, K]] = []
+        """A heap: the negative weight, the place in the order of coming, the key."""
+        self._places = count()
         self._dirty: set[K] = set()
         self._active: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -104,19 +109,12 @@ class WorkQueue(Generic[K]):
             finally:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
-        key = self._next()
+        _, _, key = heapq.heappop(self._ready)
         self._dirty.discard(key)
         self._active.add(key)
         if self._observer is not None:
             self._observer.taken(time.monotonic() - self._since.pop(key, time.monotonic()))
         return key
-
-    def _next(self) -> K:
-        if self._weight is None or len(self._ready) == 1:
-            return self._ready.popleft()
-        heaviest = max(self._ready, key=self._weight)
-        self._ready.remove(heaviest)
-        return heaviest
 
     def done(self, key: K) -> None:
         """Give `key` back; it comes again at once if it was added meanwhile."""
@@ -170,7 +168,8 @@ class WorkQueue(Generic[K]):
         if self._observer is not None:
             self._observer.added()
             self._since[key] = time.monotonic()
-        self._ready.append(key)
+        weight = self._weight(key) if self._weight is not None else 0
+        heapq.heappush(self._ready, (-weight, next(self._places), key))
         self._wake()
 
     def _wake(self) -> None:

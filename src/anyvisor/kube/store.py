@@ -27,6 +27,8 @@ class Store:
         self._objects: dict[Key, CachedObject] = {}
         self._functions = dict(indexes or {})
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in self._functions}
+        self._places: dict[Key, tuple[tuple[str, str], ...]] = {}
+        """Index and index key of each object that stands in any: a function may decode it, so it is asked once."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -74,19 +76,20 @@ class Store:
         return changes
 
     def _enter(self, obj: CachedObject) -> None:
-        self._objects[obj.key] = obj
-        for name, function in self._functions.items():
-            index = self._indexes[name]
-            for value in function(obj):
-                index.setdefault(value, set()).add(obj.key)
+        key = obj.key
+        self._objects[key] = obj
+        places = tuple((name, value) for name, function in self._functions.items() for value in function(obj))
+        for name, value in places:
+            self._indexes[name].setdefault(value, set()).add(key)
+        if places:
+            self._places[key] = places
 
     def _leave(self, obj: CachedObject) -> None:
-        del self._objects[obj.key]
-        for name, function in self._functions.items():
-            index = self._indexes[name]
-            for value in function(obj):
-                keys = index.get(value)
-                if keys is not None:
-                    keys.discard(obj.key)
-                    if not keys:
-                        del index[value]
+        key = obj.key
+        del self._objects[key]
+        for name, value in self._places.pop(key, ()):
+            keys = self._indexes[name].get(value)
+            if keys is not None:
+                keys.discard(key)
+                if not keys:
+                    del self._indexes[name][value]

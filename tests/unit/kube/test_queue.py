@@ -114,3 +114,18 @@ async def test_a_cancelled_waiter_does_not_swallow_a_key() -> None:
 )
 def test_delays(failures: int, chance: float, delay: float) -> None:
     assert BackoffPolicy(base=1, cap=10).delay(failures, chance) == pytest.approx(delay)
+
+
+async def test_the_heaviest_key_comes_first_and_equals_in_the_order_of_their_coming() -> None:
+    asked: list[str] = []
+
+    def weight(key: str) -> int:
+        asked.append(key)
+        return int(key[0])
+
+    queue = WorkQueue[str](weight=weight)
+    keys = ["1a", "3a", "1b", "2a", "3b"]
+    for key in keys:
+        queue.add(key)
+    assert [await queue.get() for _ in keys] == ["3a", "3b", "2a", "1a", "1b"]
+    assert asked == keys, "weighing may mean reading an object, so each key is weighed once"

@@ -1,5 +1,6 @@
 """The cache's rules, without a server."""
 
+import json
 from collections.abc import Iterable
 
 import msgspec
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anyvisor.kube.lines import LineSplitter, LineTooLong
-from anyvisor.kube.objects import CachedObject, parse_object
+from anyvisor.kube.objects import CachedObject, parse_object, without_managed_fields
 from anyvisor.kube.owners import add_finalizer, controller_uid, remove_finalizer
 from anyvisor.kube.store import Change, Store
 
@@ -133,3 +134,28 @@ def test_the_managing_owner_is_an_index() -> None:
     owners = [{"uid": "u1", "kind": "A", "name": "a"}, {"uid": "u2", "kind": "B", "name": "b", "controller": True}]
     assert controller_uid(obj("a", 1, ownerReferences=owners)) == ("u2",)
     assert controller_uid(obj("a", 1)) == ()
+
+
+def test_an_index_asks_once_for_each_version_of_an_object() -> None:
+    asked: list[str] = []
+
+    def by_name(one: CachedObject) -> tuple[str, ...]:
+        asked.append(one.meta.resource_version)
+        return (one.meta.name,)
+
+    store = Store({"name": by_name})
+    for version in (1, 2, 3):
+        store.put(obj("a", version))
+    store.remove(obj("a", 4))
+    assert asked == ["1", "2", "3"]
+    assert store.index("name", "a") == ()
+
+
+def test_objects_are_cached_without_the_record_of_who_wrote_which_field() -> None:
+    whole = {"metadata": {"name": "a", "managedFields": [{"manager": "m"}], "labels": {"x": "y"}}, "spec": {"n": 1.5}}
+    bare = {"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"n": 1.5}}
+    assert without_managed_fields(parse_object(json.dumps(whole).encode())).json() == bare
+    untouched = parse_object(json.dumps(bare).encode())
+    assert without_managed_fields(untouched) is untouched
+    spoken_of = parse_object(b'{"metadata":{"name":"a","annotations":{"b":"\\"managedFields\\""}}}')
+    assert without_managed_fields(spoken_of).json() == spoken_of.json()

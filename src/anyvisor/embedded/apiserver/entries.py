@@ -14,7 +14,13 @@ Key = tuple[str, str]
 """Namespace (empty for cluster-scoped resources) and name."""
 
 encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 NOTHING: Mapping[str, str] = {}
+
+
+def duplicate(obj: Json) -> Json:
+    """A copy that shares nothing; by way of bytes, which is many times faster than `copy.deepcopy`."""
+    return _decode(encode(obj))
 
 
 @dataclass(slots=True, eq=False, frozen=True)
@@ -32,7 +38,7 @@ class Entry:
 
     def object(self) -> Json:
         """Decode the object; the caller owns the result."""
-        return msgspec.json.decode(self.raw)
+        return _decode(self.raw)
 
     def matches(self, selector: Selector) -> bool:
         """Say whether the object obeys both selectors."""

@@ -10,7 +10,7 @@ from anyvisor.embedded.apiserver.admission import AdmissionPlugin, Chain
 from anyvisor.embedded.apiserver.calls import Call, Change, Outcome, to_served, to_stored
 from anyvisor.embedded.apiserver.changes import check_preconditions, check_version, count_generation, keep_untouchable
 from anyvisor.embedded.apiserver.deletion import is_finished, mark_deleted
-from anyvisor.embedded.apiserver.entries import Entry, encode
+from anyvisor.embedded.apiserver.entries import Entry, duplicate, encode
 from anyvisor.embedded.apiserver.fieldset import FieldSet
 from anyvisor.embedded.apiserver.incoming import (
     check_identity,
@@ -119,7 +119,7 @@ class Writer:
             entry = self._existing(call, collection)
             stored = entry.object()
             old = await to_served(call.resource, stored)
-            new = change(copy.deepcopy(old))
+            new = change(duplicate(old))
             if call.resource.custom and call.patch and not as_object(new.get("metadata")).get("name"):
                 raise st.bad_request("the patch takes the name away: metadata.name must stay as it is")
             check_identity(call, new)
@@ -245,7 +245,7 @@ class Writer:
             entry = self._existing(call, collection)
             check_preconditions(call, entry, options)
             stored = entry.object()
-            old = await to_served(resource, copy.deepcopy(stored))
+            old = await to_served(resource, entry.object())
             await self._admission.mutate(call, "DELETE", old, old)
             await self._admission.review(call, "DELETE", None, old)
             if collection.latest(call.collection_key) is not entry:

@@ -6,6 +6,9 @@ is held by a finalizer while a pod uses it, and its disk is deleted after it.
 
 import asyncio
 import logging
+from typing import Final
+
+import msgspec
 
 from anyvisor.api.meta import Json, is_deleting, list_at, metadata, name, namespace, object_at, text_at, uid
 from anyvisor.embedded.volumes.disks import Disks
@@ -22,6 +25,27 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str]
 _BY_CLAIM = "claim"
 _FINISHED = ("Succeeded", "Failed")
+
+
+class _ClaimReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    claim_name: str = ""
+
+
+class _PodVolume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    persistent_volume_claim: _ClaimReference | None = None
+
+
+class _PodSpec(msgspec.Struct, frozen=True, gc=False):
+    volumes: tuple[_PodVolume, ...] = ()
+
+
+class _Pod(msgspec.Struct, frozen=True, gc=False):
+    """All that is read of a pod when it changes, which each pod does several times."""
+
+    spec: _PodSpec = _PodSpec()
+
+
+_NAMES_A_CLAIM: Final = b'"persistentVolumeClaim"'
 
 
 class Provisioner:
@@ -134,9 +158,10 @@ class Provisioner:
 
 
 def _claims_of(pod: CachedObject) -> tuple[str, ...]:
-    obj = pod.json()
-    names = [text_at(volume, "persistentVolumeClaim", "claimName") for volume in list_at(obj, "spec", "volumes")]
-    return tuple(f"{namespace(obj)}/{claim}" for claim in names if claim)
+    if _NAMES_A_CLAIM not in pod.raw:
+        return ()
+    claims = [volume.persistent_volume_claim for volume in pod.decode(_Pod).spec.volumes]
+    return tuple(f"{pod.meta.namespace}/{claim.claim_name}" for claim in claims if claim is not None)
 
 
 def _is_finished(pod: CachedObject) -> bool:
