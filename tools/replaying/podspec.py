@@ -13,6 +13,7 @@ from anyvisor.api.meta import Json, name, namespace
 from anyvisor.controller.podspec.render import PodContext, RenderError, render
 from anyvisor.controller.podspec.resources import Tenancy
 from anyvisor.controller.settings import Settings
+from anyvisor.controller.vmi import state_claim
 
 SCHEDULING = (
     "affinity",
@@ -51,7 +52,7 @@ def replay(case: Json) -> list[str]:
         return [] if "error" in want else [f"no pod: {cause}"]
     if "error" in want:
         return [f"a pod instead of the error {want['error']!r}"]
-    return worlds.differences(_facts(want["pod"]), _facts(pod))
+    return worlds.differences(_facts(want["pod"], vmi), _facts(pod, vmi))
 
 
 def _defaulted(case: Json, config: Json) -> Json:
@@ -79,17 +80,17 @@ def _context(case: Json, vmi: Json, config: Json) -> PodContext:
     return PodContext(
         settings=Settings(config),
         claims=claims,
-        state_claim=name(state[0]) if state else "",
+        state_claim=name(state[0]) if state and state_claim.is_needed(vmi) else "",
         tenancy=Tenancy(space.get("metadata", {}).get("labels", {}), worlds.quotas(case)),
         attachments={f"{namespace(one)}/{name(one)}": one for one in networks},
     )
 
 
-def _facts(pod: Json) -> Json:
+def _facts(pod: Json, vmi: Json) -> Json:
     spec = pod["spec"]
     compute = next(one for one in spec["containers"] if one["name"] == "compute")
     container: dict[str, Any] = {key: compute.get(key) for key in COMPUTE}
-    container["resources"] = launches.memory_without_overhead(pod, compute["resources"])
+    container["resources"] = launches.memory_without_overhead(pod, compute["resources"], vmi)
     for kind in ("readinessProbe", "livenessProbe"):
         container[kind] = _probe(container[kind])
     annotations = dict(pod["metadata"].get("annotations", {}))

@@ -45,7 +45,7 @@ def replay(case: Json) -> list[str]:
     found = worlds.differences(sorted(want["events"]), worlds.events(outcome), "events")
     found += worlds.differences("error" in want, outcome.problem is not None, "error")
     found += worlds.differences(sorted(want.get("deleted", [])), worlds.deletes(outcome), "deleted")
-    found += _created(want.get("created", []), worlds.creates(outcome))
+    found += _created(want.get("created", []), worlds.creates(outcome), world.vmi)
     return found + _changed(want.get("changed", {}), outcome, case)
 
 
@@ -79,7 +79,7 @@ def world_of(case: Json) -> VmiWorld | None:
     )
 
 
-def _created(want: list[Json], have: list[Create]) -> list[str]:
+def _created(want: list[Json], have: list[Create], vmi: Json) -> list[str]:
     if len(want) != len(have):
         ours = [f"{one.resource.plural}/{name(one.object)}" for one in have]
         return [f"created: {ours} instead of {[one['kind'] for one in want]}"]
@@ -88,7 +88,9 @@ def _created(want: list[Json], have: list[Create]) -> list[str]:
         if expected["kind"] != ours.resource.plural:
             found.append(f"created: a {ours.resource.plural} instead of a {expected['kind']}")
         elif expected["kind"] == "pods":
-            found += worlds.differences(_pod_facts(expected, expected["pod"]), _own_pod_facts(ours.object), "pod")
+            found += worlds.differences(
+                _pod_facts(expected, expected["pod"], vmi), _own_pod_facts(ours.object, vmi), "pod"
+            )
         else:
             wanted = {"metadata": expected["metadata"], "spec": expected["spec"]}
             metadata = {key: value for key, value in ours.object["metadata"].items() if key not in _NAMING}
@@ -103,7 +105,7 @@ def _created(want: list[Json], have: list[Create]) -> list[str]:
 _NAMING = {"name", "namespace", "generateName"}
 
 
-def _pod_facts(pod: Json, parts: Json) -> Json:
+def _pod_facts(pod: Json, parts: Json, vmi: Json) -> Json:
     volumes = [volume for volume in parts["volumes"] if volume not in HELPER_VOLUMES]
     annotations = dict(pod["metadata"].get("annotations", {}))
     annotations.pop("kubevirt.io/memory-overhead-bytes", None)
@@ -114,12 +116,12 @@ def _pod_facts(pod: Json, parts: Json) -> Json:
         "affinity": parts.get("affinity"),
         "claims": parts.get("claims"),
         "nodeSelector": parts.get("nodeSelector"),
-        "resources": launches.memory_without_overhead(pod, parts.get("resources", {})),
+        "resources": launches.memory_without_overhead(pod, parts.get("resources", {}), vmi),
         "volumes": volumes,
     }
 
 
-def _own_pod_facts(pod: Json) -> Json:
+def _own_pod_facts(pod: Json, vmi: Json) -> Json:
     spec = pod["spec"]
     claims = [one["persistentVolumeClaim"]["claimName"] for one in spec["volumes"] if "persistentVolumeClaim" in one]
     parts = {
@@ -129,7 +131,7 @@ def _own_pod_facts(pod: Json) -> Json:
         "resources": spec["containers"][0]["resources"],
         "volumes": [one["name"] for one in spec["volumes"]],
     }
-    return _pod_facts(pod, parts)
+    return _pod_facts(pod, parts, vmi)
 
 
 def _changed(want: Json, outcome: Outcome, case: Json) -> list[str]:

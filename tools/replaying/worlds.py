@@ -1,6 +1,7 @@
 """What the replays of recorded reconcile passes share: reading worlds, applying outcomes, comparing."""
 
 import copy
+import json
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -84,7 +85,14 @@ def differences(want: Any, have: Any, path: str = "") -> list[str]:
 
 
 def _ordered(values: list[Any]) -> list[Any]:
-    return sorted(values, key=lambda one: str(one.get("name", one)) if isinstance(one, dict) else str(one))
+    return sorted(values, key=_place)
+
+
+def _place(value: Any) -> str:
+    """What a value is sorted by: its name, else all that it says."""
+    if isinstance(value, dict) and "name" in value:
+        return str(value["name"])
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
 
 
 def _same(want: Any, have: Any) -> bool:

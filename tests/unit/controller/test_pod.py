@@ -137,3 +137,29 @@ def test_what_makes_no_pod_says_why(obj: Json, config: Json, says: str) -> None:
 def test_overhead_is_on_top_of_the_guest_s_memory() -> None:
     requests = compute(render(vmi(), LAUNCH, PodContext()))["resources"]["requests"]
     assert requests["memory"] == f"{1024 + 100}Mi"
+
+
+def reserved(disk: Json, volume: Json, claims: dict[str, Json]) -> Json:
+    wanted = vmi(domain={"devices": {"disks": [{"name": "d", **disk}]}}, volumes=[{"name": "d", **volume}])
+    return render(wanted, LAUNCH, PodContext(claims=claims))
+
+
+def claim(name: str) -> dict[str, Json]:
+    return {name: {"metadata": {"name": name, "uid": f"uid-of-{name}"}, "spec": {"volumeMode": "Block"}}}
+
+
+@pytest.mark.parametrize("volume", [{"persistentVolumeClaim": {"claimName": "c"}}, {"dataVolume": {"name": "c"}}])
+def test_machines_that_reserve_the_same_disk_keep_away_from_each_other(volume: Json) -> None:
+    pod = reserved({"lun": {"bus": "scsi", "reservation": True}}, volume, claim("c"))
+    assert pod["metadata"]["labels"]["pr.kubevirt.io/uid-of-c"] == ""
+    (term,) = pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    assert term["labelSelector"]["matchExpressions"] == [{"key": "pr.kubevirt.io/uid-of-c", "operator": "Exists"}]
+    assert compute(pod)["resources"]["limits"]["devices.kubevirt.io/pr-helper"] == "1"
+
+
+def test_a_lun_without_reservation_shares_its_node() -> None:
+    pod = reserved({"lun": {"reservation": False}}, {"persistentVolumeClaim": {"claimName": "c"}}, claim("c"))
+    assert not [label for label in pod["metadata"]["labels"] if label.startswith("pr.kubevirt.io/")]
+    assert "podAntiAffinity" not in pod["spec"]["affinity"]
+    assert "devices.kubevirt.io/pr-helper" not in compute(pod)["resources"].get("limits", {})

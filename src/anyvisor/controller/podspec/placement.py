@@ -1,11 +1,13 @@
 """On which nodes the launcher pod may run."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from anyvisor.api.meta import Json, list_at, object_at, text_at
 from anyvisor.controller import words
 from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.launch import Launch
+from anyvisor.controller.podspec import reservations
 from anyvisor.controller.settings import Settings
 from anyvisor.controller.vmi.topology import needed
 
@@ -77,9 +79,7 @@ def _security_needs(vmi: Json) -> list[str]:
     security = object_at(vmi, "spec", "domain").get("launchSecurity")
     if not isinstance(security, dict):
         return []
-    if text_at(vmi, "spec", "architecture") == "s390x":
-        return ["kubevirt.io/s390-pv"]
-    needs: list[str] = []
+    needs = ["kubevirt.io/s390-pv"] if text_at(vmi, "spec", "architecture") == "s390x" else []
     if "sev" in security or "snp" in security:
         needs.append("kubevirt.io/sev")
     if object_at(vmi, "spec", "domain", "launchSecurity", "sev", "policy").get("encryptedState") is True:
@@ -103,8 +103,8 @@ def _on(features: Json, name: str) -> bool:
     return name in features and object_at(features, name).get("enabled") is not False
 
 
-def affinity(vmi: Json) -> Json | None:
-    """The instance's affinity, less the nodes whose CPU cannot serve it."""
+def affinity(vmi: Json, reserved: Mapping[str, str]) -> Json | None:
+    """The instance's affinity, less the nodes whose CPU cannot serve it or that run who reserves the same disk."""
     wanted = duplicate(object_at(vmi, "spec", "affinity"))
     cpu = object_at(vmi, "spec", "domain", "cpu")
     if text_at(cpu, "model") in {"", "host-model"}:
@@ -112,6 +112,7 @@ def affinity(vmi: Json) -> Json | None:
     for feature in list_at(cpu, "features"):
         if feature.get("policy") == "forbid":
             _require(wanted, {"key": CPU_FEATURE + feature["name"], "operator": "DoesNotExist"})
+    reservations.keep_away(wanted, reserved)
     return wanted or None
 
 

@@ -9,7 +9,7 @@ from anyvisor.api.names import launcher_pod_name
 from anyvisor.controller import words
 from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.launch import Launch
-from anyvisor.controller.podspec import beside, identity, networks, placement, volumes
+from anyvisor.controller.podspec import beside, identity, networks, placement, reservations, volumes
 from anyvisor.controller.podspec.probes import probe
 from anyvisor.controller.podspec.resources import Tenancy, compute_resources
 from anyvisor.controller.settings import Settings
@@ -86,7 +86,7 @@ def render(vmi: Json, launch: Launch, context: PodContext) -> Json:
         "metadata": {
             "name": launcher_pod_name(name(vmi), uid(vmi), context.attempt),
             "namespace": namespace(vmi),
-            "labels": identity.pod_labels(vmi),
+            "labels": identity.pod_labels(vmi) | reservations.labels(vmi, context.claims),
             "annotations": pod_annotations,
             "ownerReferences": [vmi_reference(vmi)],
         },
@@ -124,7 +124,7 @@ def _spec(vmi: Json, launch: Launch, context: PodContext, found: volumes.PodVolu
     }
     spec |= {key: duplicate(wanted[key]) for key in COPIED_TO_POD if wanted.get(key)}
     optional: Json = {
-        "affinity": placement.affinity(vmi),
+        "affinity": placement.affinity(vmi, reservations.labels(vmi, context.claims)),
         "imagePullSecrets": volumes.pull_secrets(vmi),
         "runtimeClassName": text_at(context.settings.config, "defaultRuntimeClass"),
         "resourceClaims": duplicate(list_at(wanted, "resourceClaims")),

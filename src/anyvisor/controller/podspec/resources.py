@@ -12,6 +12,7 @@ from typing import Final
 from anyvisor.api.meta import Json, annotations, list_at, object_at, text_at
 from anyvisor.api.quantity import Format, Quantity, QuantityError, parse_quantity
 from anyvisor.controller.launch import Launch
+from anyvisor.controller.podspec import reservations
 from anyvisor.controller.settings import Settings
 
 DEVICE: Final = "devices.kubevirt.io/"
@@ -242,7 +243,7 @@ def _counted_devices(vmi: Json, settings: Settings) -> Amounts:
         names.append(f"{DEVICE}tdx")
     if settings.gate("IOMMUFD"):
         names.append(f"{DEVICE}iommufd")
-    if any("reservation" in object_at(disk, "lun") for disk in list_at(devices, "disks")):
+    if reservations.is_asked_for(vmi):
         names.append(f"{DEVICE}pr-helper")
     return {name: Quantity.of(names.count(name), Format.DECIMAL_SI) for name in names}
 
