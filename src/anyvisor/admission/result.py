@@ -166,6 +166,8 @@ class AdmissionResult:
     effects: Sequence[Effect] = ()
     code: int = 200
     message: str = ""
+    reviewed: bool = False
+    """Whether the rules allow `object` as it is here, and would say so again."""
 
 
 def refuse(obj: Obj, causes: Sequence[Cause], code: int = UNPROCESSABLE) -> AdmissionResult:

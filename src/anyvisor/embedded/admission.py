@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from anyvisor.admission.dispatch import ADMITTERS
 from anyvisor.admission.result import AdmissionRequest as Question
@@ -20,6 +22,10 @@ from anyvisor.embedded.apiserver.status import Cause
 from anyvisor.embedded.world import ServerWorld
 from anyvisor.gateway import admission
 
+Json = dict[str, Any]
+encode = msgspec.json.Encoder().encode
+
+_REVIEWED = "the rules of the virtualization API allow"
 _POD_LABEL = "kubevirt.io"
 _OUR_PODS = ("virt-launcher", "hotplug-disk")
 _CONTROLLER = "system:anyvisor:controller"
@@ -37,14 +43,29 @@ class VirtualizationRules:
         kind = request.resource.kind
         if kind not in ADMITTERS or request.subresource not in ("", "status"):
             return ALLOWED
-        question = self._question(request)
         if self.phase == "validating":
-            answer = admission.review(question, self.world)
-            return ALLOWED if answer.allowed else _refusal(answer)
-        answer = admission.prepare(question, self.world)
+            return self._review(request)
+        request.notes.pop(_REVIEWED, None)
+        answer = admission.prepare(self._question(request), self.world)
         if not answer.allowed:
             return _refusal(answer)
+        if answer.reviewed:
+            request.notes[_REVIEWED] = self._asked(answer.object)
         return AdmissionResult(object=answer.object, warnings=answer.warnings)
+
+    def _review(self, request: AdmissionRequest) -> AdmissionResult:
+        """The second turn, which is the first one's where that was asked the same of the same world.
+
+        The rules are a pure function of the object and of what they look up, and defaults that are filled in twice are
+        those that were filled in once: so an answer holds until the object, or any stored object, is another.
+        """
+        if request.notes.get(_REVIEWED) == self._asked(request.object):
+            return ALLOWED
+        answer = admission.review(self._question(request), self.world)
+        return ALLOWED if answer.allowed else _refusal(answer)
+
+    def _asked(self, obj: Json | None) -> tuple[int, bytes]:
+        return self.world.version, encode(obj)
 
     def _question(self, request: AdmissionRequest) -> Question:
         return Question(

@@ -61,6 +61,11 @@ class ServerWorld:
             known = self._shared[kind] = versions, [entry.object() for entry in entries]
         return known[1]
 
+    @property
+    def version(self) -> int:
+        """Another number after every change of what is looked up here."""
+        return self.server.version if self.server is not None else 0
+
     def config(self) -> ClusterConfig:
         """The effective configuration, kept until a KubeVirt object changes."""
         version = 0

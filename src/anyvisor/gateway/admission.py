@@ -1,8 +1,9 @@
 """The two turns of admission, for the embedded server and for a cluster's webhooks alike.
 
 The rules run twice in a write, as the API's order wants it: once for the defaults, before the schema is checked, and
-once for what the rules refuse, after it. The planner is asked at the first turn, which alone knows what the user wrote
-and what came from a default.
+once for what the rules refuse, after it. Where nothing changes between the turns, the answer of the first one holds,
+which says so (`reviewed`). The planner is asked at the first turn, which alone knows what the user wrote and what came
+from a default.
 """
 
 from dataclasses import replace
@@ -26,7 +27,12 @@ def prepare(request: AdmissionRequest, world: World) -> AdmissionResult:
     verdict = verdicts.judge(world, request, answer)
     if verdict.causes:
         return replace(refuse(verdict.object, verdict.causes), warnings=(*answer.warnings, *verdict.warnings))
-    return replace(answer, object=verdict.object, warnings=(*answer.warnings, *verdict.warnings))
+    return replace(
+        answer,
+        object=verdict.object,
+        warnings=(*answer.warnings, *verdict.warnings),
+        reviewed=verdict.as_asked,
+    )
 
 
 def review(request: AdmissionRequest, world: World) -> AdmissionResult:

@@ -34,6 +34,9 @@ class Verdict:
     object: Obj
     causes: Sequence[Cause] = ()
     warnings: Sequence[str] = ()
+    as_asked: bool = True
+    """Whether the rules, asked about `object`, judge what they have judged already: the same object, or one without
+    some of the defaults, which they fill in again."""
 
 
 def judge(world: World, request: AdmissionRequest, answer: AdmissionResult) -> Verdict:
@@ -64,7 +67,8 @@ def judge(world: World, request: AdmissionRequest, answer: AdmissionResult) -> V
         return Verdict(obj, [_cause(finding, prefix) for finding in plan.findings if finding.severity == "error"])
     warnings = [finding.message for finding in plan.findings if finding.severity == "warn"]
     if request.kind == "VirtualMachineInstance" and plan.substitutions:
-        obj = {**obj, "spec": effective(spec, plan)}
+        defaults_only = all(one.to is None and f"spec.{one.field}" in sources for one in plan.substitutions)
+        return Verdict({**obj, "spec": effective(spec, plan)}, warnings=warnings, as_asked=defaults_only)
     return Verdict(obj, warnings=warnings)
 
 

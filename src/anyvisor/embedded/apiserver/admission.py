@@ -1,7 +1,7 @@
 """The plug point for admission: in-process calls instead of webhooks, with the same questions and answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from anyvisor.embedded.apiserver.calls import Call
@@ -28,6 +28,8 @@ class AdmissionRequest:
     user: Identity
     dry_run: bool = False
     options: Json | None = None
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What a plugin leaves for its later turn in the same write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ async def _ask(
         old,
         call.identity,
         call.options.dry_run,
+        notes=call.notes,
     )
     result = await plugin.admit(request)
     call.warnings.extend(result.warnings)

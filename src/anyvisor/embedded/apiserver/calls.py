@@ -31,6 +31,8 @@ class Call:
     """A field that nobody owns after the write."""
     patch: str = ""
     """The text of a patch, for messages about what it does not decode to."""
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What admission plugins remember from one turn to the next."""
 
     @property
     def collection_key(self) -> Key:

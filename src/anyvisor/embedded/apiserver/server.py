@@ -169,6 +169,11 @@ class ApiServer:
         """Return the objects of one resource (`group/plural`) as they are now, for lookups in process."""
         return self._state.collection(store)
 
+    @property
+    def version(self) -> int:
+        """Counts every change of every object, those that are on their way to the disk included."""
+        return self._state.assigned
+
     def listen(self, listener: Listener) -> None:
         """Have every visible change told, for controllers in process."""
         self._state.listen(listener)

@@ -162,6 +162,11 @@ class State:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._readers: dict[str, FieldReader] = {}
 
+    @property
+    def assigned(self) -> int:
+        """The newest version that a write was given, on disk or on its way there."""
+        return self._assigned
+
     def register_fields(self, resource: str, reader: FieldReader | None) -> None:
         """Say how the selectable fields of a resource are read; call it before `load` where possible."""
         if reader is not None:
