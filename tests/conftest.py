@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is, and nothing of the code.
+settings.register_profile("loaded machines", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loaded machines")
 
 TIERS = ("unit", "contract", "machine", "e2e", "cluster", "bench")
 # Tiers with many processes and emulated guests: on a machine that others load, a deadline may be missed once. The

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from anyvisor.admission.dispatch import admit
 from anyvisor.api.crd import crds
 from anyvisor.embedded import bootstrap
 from anyvisor.embedded.admission import VirtualizationRules
@@ -67,7 +68,7 @@ async def client(tmp_path: Path, between: Between) -> AsyncIterator[Client]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds that the rules were asked about."""
     kinds: list[str] = []
-    real = admission.admit
+    real = admit
 
     def counted(request: Any, config: Any) -> Any:
         kinds.append(request.kind)
