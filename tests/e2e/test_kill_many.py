@@ -71,6 +71,15 @@ class Fleet:
             return False
         return set(running(self.instance)) == {uid for uid, _ in present.values()}
 
+    def story(self) -> str:
+        """What is not as it should be, and the story of the first of these machines."""
+        present, alive = machines(self.instance), running(self.instance)
+        wrong = sorted(name for name in self.wanted if present.get(name, ("", ""))[1] != "Running")
+        wrong += sorted(name for name, (uid, _) in present.items() if name in self.wanted and uid not in alive)
+        wrong += sorted(set(present) - self.wanted)
+        told = f"seed {SEED}; not as wanted: {wrong or 'none'}; VMMs: {alive}; machines: {present}"
+        return f"{told}\n{self.instance.story(wrong[0])}" if wrong else told
+
 
 @pytest.mark.timeout(300 + 60 * ROUNDS)
 def test_random_kills(instance: Instance) -> None:
@@ -88,10 +97,11 @@ def test_random_kills(instance: Instance) -> None:
         assert kept.items() <= after.items(), f"a guest was harmed (seed {SEED})"
         instance.up()
         assert kept.items() <= running(instance).items(), f"a guest was harmed by the start after it (seed {SEED})"
-    eventually(fleet.settled, 60 + 10 * VMS, lambda: f"seed {SEED}\n{instance.kubectl('get', 'vm,vmi,pods')}")
+    eventually(fleet.settled, 60 + 10 * VMS, fleet.story)
     for name in chance.sample(sorted(fleet.wanted), min(3, VMS)):
         assert instance.counter(name) > 0
     for name in sorted(fleet.wanted):
         instance.kubectl("delete", "vm", name, "--wait=false")
-    eventually(lambda: machines(instance) == {} and running(instance) == {}, 60 + 5 * VMS)
+    fleet.wanted.clear()
+    eventually(lambda: machines(instance) == {} and running(instance) == {}, 60 + 5 * VMS, fleet.story)
     assert instance.items("pods") == []
