@@ -40,7 +40,6 @@ SPEC_ROWS: tuple[Row, ...] = (
     Row("domain.devices.filesystems", "shared filesystems are not served yet; use a disk"),
 )
 VM_ROWS: tuple[Row, ...] = (
-    Row("spec.dataVolumeTemplates", "data volumes are not served yet; use a containerDisk or an emptyDisk"),
     Row("spec.updateVolumesStrategy", "volume migration is not served yet; remove it", "Migration"),
     Row("spec.runStrategy", "receiving a migration is not served yet; use another run strategy", "WaitAsReceiver"),
 )

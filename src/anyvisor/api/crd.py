@@ -1,7 +1,8 @@
 """Custom resource definitions of all served kinds.
 
 `crds()` reads them from the package (`crds.json.z`), as making them from the models costs a server's start a fifth
-of a second. `python -m anyvisor.api.crd [--check]` writes that file and `deploy/crds/`, or fails when one is stale.
+of a second; `imports()` reads `imports.json.z`. `python -m anyvisor.api.crd [--check]` writes these files and
+`deploy/crds/`, or fails when one is stale.
 """
 
 import sys
@@ -15,12 +16,30 @@ import msgspec
 from anyvisor.api.meta import Json
 
 PACKED: Final = "crds.json.z"
+PACKED_IMPORTS: Final = "imports.json.z"
 
 
 def crds() -> list[Json]:
     """The definitions of all served kinds, as objects to create."""
-    packed = resources.files("anyvisor.api").joinpath(PACKED).read_bytes()
+    return _unpacked(PACKED)
+
+
+def imports() -> list[Json]:
+    """The definitions of the importer's kinds, for servers that have no importer of their own."""
+    return _unpacked(PACKED_IMPORTS)
+
+
+def _unpacked(file: str) -> list[Json]:
+    packed = resources.files("anyvisor.api").joinpath(file).read_bytes()
     return msgspec.json.decode(zlib.decompress(packed), type=list[Json])
+
+
+def generate_imports() -> list[Json]:
+    """What `imports` reads, made from the models."""
+    from anyvisor.api.definitions import definition
+    from anyvisor.api.kinds import IMPORTS
+
+    return [definition(kind) for kind in IMPORTS]
 
 
 def generate() -> list[Json]:
@@ -41,12 +60,19 @@ def files(definitions: list[Json], root: Path) -> dict[Path, bytes]:
         def ignore_aliases(self, data: object) -> bool:
             return True
 
-    packed = zlib.compress(msgspec.json.encode(definitions), 9)
-    found = {root / "src/anyvisor/api" / PACKED: packed}
+    package = root / "src/anyvisor/api"
+    found = {
+        package / PACKED: _packed(definitions),
+        package / PACKED_IMPORTS: _packed(generate_imports()),
+    }
     for each in definitions:
         text: str = yaml.dump(each, Dumper=Dumper, sort_keys=False, width=110)  # pyright: ignore[reportUnknownMemberType] -- its stub
         found[root / "deploy/crds" / f"{each['metadata']['name']}.yaml"] = text.encode()
     return found
+
+
+def _packed(definitions: list[Json]) -> bytes:
+    return zlib.compress(msgspec.json.encode(definitions), 9)
 
 
 def is_stale(path: Path, content: bytes) -> bool:
@@ -54,7 +80,7 @@ def is_stale(path: Path, content: bytes) -> bool:
     if not path.exists():
         return True
     present = path.read_bytes()
-    if path.name == PACKED:
+    if path.suffix == ".z":
         return zlib.decompress(present) != zlib.decompress(content)
     return present != content
 

@@ -8,6 +8,7 @@ from anyvisor.api.kubevirt import (
     backup,
     clone,
     export,
+    importing,
     instancetype,
     kubevirt,
     migration,
@@ -369,3 +370,40 @@ ANYVISOR: Final = (
 )
 
 KINDS: Final = (*KUBEVIRT, *SISTERS, *ANYVISOR)
+
+_IMPORTER: Final = "cdi.kubevirt.io"
+IMPORTS: Final = (
+    Kind(
+        model=importing.DataVolume,
+        group=_IMPORTER,
+        versions=_ONLY_V1BETA1,
+        plural="datavolumes",
+        short=("dv", "dvs"),
+        columns=(
+            Column("Phase", ".status.phase"),
+            Column("Progress", ".status.progress"),
+            Column("Restarts", ".status.restartCount", "integer"),
+            _AGE,
+        ),
+        labels={},
+    ),
+    Kind(
+        model=importing.VolumeImportSource,
+        group=_IMPORTER,
+        versions=_ONLY_V1BETA1,
+        plural="volumeimportsources",
+        categories=(),
+        status=False,
+        labels={},
+    ),
+    Kind(
+        model=importing.VolumeCloneSource,
+        group=_IMPORTER,
+        versions=_ONLY_V1BETA1,
+        plural="volumeclonesources",
+        categories=(),
+        status=False,
+        labels={},
+    ),
+)
+"""Kinds that a cluster has from its importer, and an instance from us."""

@@ -14,7 +14,7 @@ from ipaddress import IPv4Network
 
 import uvloop
 
-from anyvisor.api.crd import crds
+from anyvisor.api.crd import crds, imports
 from anyvisor.controller.metrics import ControllerMetrics
 from anyvisor.controller.service import Controllers
 from anyvisor.embedded import bootstrap, confine, identities
@@ -24,6 +24,7 @@ from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.server import ApiServer
 from anyvisor.embedded.audit import AuditLog
 from anyvisor.embedded.eviction import Evictions
+from anyvisor.embedded.imports.rules import ImportRules
 from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.podnetwork import attachments
 from anyvisor.embedded.scheduler.service import Scheduler
@@ -89,13 +90,14 @@ def _config(
     return ServerConfig(
         database=instance.database,
         service_network=IPv4Network(instance.service_network),
-        crds=[*crds(), attachments.definition()],
+        crds=[*crds(), *imports(), attachments.definition()],
         objects=bootstrap.objects(),
         namespace_objects=bootstrap.namespace_objects(authority),
         admission=[
             VirtualizationRules(world, "mutating"),
             VirtualizationRules(world, "validating"),
             LauncherPodsOnly(),
+            ImportRules(),
         ],
         aggregated=aggregated.all(),
         pod_log=PodLogs(world, agents).read,

@@ -20,9 +20,10 @@ from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
 from anyvisor.agent.node_context import AttachNetwork, DetachNetwork, detach_bridge
 from anyvisor.embedded import added_driver, driver_process, podnetwork
-from anyvisor.embedded.images.pull import puller
+from anyvisor.embedded.images.pull import Puller, puller
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
+from anyvisor.embedded.imports.fetch import Fetcher
 from anyvisor.embedded.instance import Instance
 from anyvisor.embedded.podnetwork import BridgedPods
 from anyvisor.embedded.podnetwork.secondary import PodAttachments
@@ -108,6 +109,21 @@ def _guest_agent(machines: Mapping[str, Machine], pod_uid: str) -> GuestAgentCli
     return next((each.guest.client for each in machines.values() if each.record.pod_uid == pod_uid), None)
 
 
+async def _volumes(instance: Instance, client: Client, events: EventRecorder, disks: Disks, pulls: Puller) -> None:
+    """Claims and what fills them: one a machine, whatever its number of nodes."""
+    provisioner = Provisioner(client, events, disks)
+    fetcher = Fetcher(
+        client=client,
+        puller=pulls,
+        disks=disks,
+        claims=LocalClaims(client, disks),
+        user=instance.users.images,
+        place=instance.data_dir / "pulls" / "fills",
+        in_use=provisioner.user_of,
+    )
+    await provisioner.run(fetcher.fill)
+
+
 async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], first: bool) -> None:
     task = asyncio.current_task()
     assert task is not None
@@ -117,6 +133,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
     disks = Disks(instance.data_dir / "volumes")
     networks = podnetwork.pod_networks(instance)
     store = ImageStore(instance.image_dir)
+    pulls = puller(instance, store, node)
     machines: dict[str, Machine] = {}
     pod_events = EventRecorder(Client(kubelet), POD_RUNNER, node)
     runner = PodRunner(
@@ -136,7 +153,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
             forbidden=(instance.data_dir, run_dir),
             guests=partial(_guest_agent, machines),
             events=pod_events,
-            images=PodImages(puller(instance, store, node), Client(kubelet), pod_events, node),
+            images=PodImages(pulls, Client(kubelet), pod_events, node),
         )
     )
     attach_network, detach_network = _networks(instance, networks, Client(kubelet), Client(agent))
@@ -166,7 +183,8 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
                 group.create_task(networks.warm(), name="spare pod network")
             once: list[asyncio.Task[None]] = []
             if first:
-                once.append(group.create_task(Provisioner(Client(kubelet), events, disks).run(), name="provisioner"))
+                volumes = _volumes(instance, Client(kubelet), events, disks, pulls)
+                once.append(group.create_task(volumes, name="volumes"))
                 services = IPv4Network(instance.service_network)
                 serving = serve_services(instance.id, services, Client(kubelet), networks, podnetwork.problem)
                 once.append(group.create_task(serving, name="services"))

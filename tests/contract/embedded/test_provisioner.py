@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from anyvisor.agent.volumes.source import ClaimError
+from anyvisor.api.crd import imports
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.identity import Identity
 from anyvisor.embedded.apiserver.server import ApiServer
+from anyvisor.embedded.imports.fetch import Job, Report
 from anyvisor.embedded.volumes.claims import LocalClaims
 from anyvisor.embedded.volumes.disks import Disks
 from anyvisor.embedded.volumes.names import DISK, storage_class
@@ -25,13 +27,17 @@ ADMIN = Identity("admin", ("system:masters",)).with_authenticated()
 RUNNER = Identity("system:node:node-1", ("system:nodes",)).with_authenticated()
 
 
+async def no_fill(job: Job, _report: Report) -> None:
+    raise AssertionError(f"{job} is not to be filled")
+
+
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    config = ServerConfig(database=tmp_path / "control" / "o.sqlite", objects=[storage_class()])
+    config = ServerConfig(database=tmp_path / "control" / "o.sqlite", objects=[storage_class()], crds=imports())
     async with ApiServer(config) as server:
         own = Client(server.inprocess(RUNNER))
         async with EventRecorder(own, "test") as events, asyncio.TaskGroup() as group:
-            work = group.create_task(Provisioner(own, events, Disks(tmp_path / "disks")).run())
+            work = group.create_task(Provisioner(own, events, Disks(tmp_path / "disks")).run(no_fill))
             yield Client(server.inprocess(ADMIN))
             work.cancel()
 
@@ -159,8 +165,8 @@ def test_removal_stays_below_its_directory(tmp_path: Path) -> None:
     ("spec", "sentence"),
     [
         (
-            {"dataSource": {"kind": "PersistentVolumeClaim", "name": "golden"}},
-            "cannot fill one from PersistentVolumeClaim golden",
+            {"dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "golden"}},
+            "cannot fill a claim from VolumeSnapshot golden",
         ),
         ({"selector": {"matchLabels": {"disk": "fast"}}}, "leave the selector out"),
     ],

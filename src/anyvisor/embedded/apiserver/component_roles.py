@@ -45,6 +45,7 @@ def _controller() -> list[Json]:
         ),
         _READ_CLASSES,
         rule("cdi.kubevirt.io", "*", READ),
+        rule("cdi.kubevirt.io", "datavolumes", WRITE),
         rule("k8s.cni.cncf.io", "network-attachment-definitions", READ),
         rule("core", "resourcequotas", READ),
         rule("core", "pods", f"{READ},{WRITE}"),
@@ -127,6 +128,8 @@ def _node() -> list[Json]:
         rule("core", "services", READ),
         rule("discovery.k8s.io", "endpointslices", READ),
         rule("k8s.cni.cncf.io", "network-attachment-definitions", READ),
+        rule("cdi.kubevirt.io", "*", READ),
+        rule("cdi.kubevirt.io", "datavolumes/status", "patch,update"),
         _EVENTS,
         _LEASES,
     ]

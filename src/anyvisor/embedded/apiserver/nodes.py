@@ -1,7 +1,10 @@
-"""A node's user has power over its own node and pods alone (the rules of Kubernetes' node authorizer)."""
+"""A node's user has power over its own node and pods alone (the rules of Kubernetes' node authorizer).
+
+As the nodes of this machine also fill claims, what an unfinished import names may be read, too.
+"""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver.admission import ALLOWED, AdmissionRequest, AdmissionResult
@@ -14,6 +17,7 @@ Json = dict[str, Any]
 
 GROUP = "system:nodes"
 PREFIX = "system:node:"
+_IMPORTS = ("cdi.kubevirt.io/datavolumes", "cdi.kubevirt.io/volumeimportsources")
 
 
 def node_of(identity: Identity) -> str:
@@ -24,7 +28,7 @@ def node_of(identity: Identity) -> str:
 
 
 def may_read(state: State, identity: Identity, asked: Attributes) -> bool:
-    """Say whether a node may read one Secret or ConfigMap: when a pod that is bound to it names the object."""
+    """Say whether a node may read one Secret or ConfigMap: when a pod that is bound to it, or an import, names it."""
     node = node_of(identity)
     if not node or asked.group or asked.resource not in ("secrets", "configmaps"):
         return True
@@ -33,7 +37,22 @@ def may_read(state: State, identity: Identity, asked: Attributes) -> bool:
     for entry in state.collection("pods").range(asked.namespace):
         if entry.fields.get("spec.nodeName") == node and asked.name in set(_named(entry.object(), asked.resource)):
             return True
-    return False
+    return any(
+        asked.name in _named_by_import(entry.object(), asked.resource)
+        for imports in _IMPORTS
+        for entry in state.collection(imports).range(asked.namespace)
+    )
+
+
+def _named_by_import(imported: Json, resource: str) -> set[str]:
+    """The Secrets or ConfigMaps that an import needs, until it is done."""
+    if lookup(imported, ("status", "phase")) == "Succeeded":
+        return set()
+    sources = [object_at(imported, "spec", "source", kind) for kind in ("http", "registry")]
+    fields = ("secretRef", "secretExtraHeaders") if resource == "secrets" else ("certConfigMap",)
+    values = [source.get(field) for source in sources for field in fields]
+    listed = [cast("list[Any]", value) if isinstance(value, list) else [value] for value in values if value]
+    return {str(name) for names in listed for name in names}
 
 
 def _named(pod: Json, resource: str) -> Iterator[str]:

@@ -4,40 +4,28 @@ The tool parses hostile files, so it runs as a user without rights in a director
 and with limits on memory, on the size of what it writes, and on the time in which nothing comes.
 """
 
+import asyncio
 import contextlib
 import fcntl
 import os
-import re
-import resource
-import select
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from anyvisor.agent.volumes.qcow2 import ImageError
 from anyvisor.api.meta import list_at, text_at
 from anyvisor.embedded.images import formats
-from anyvisor.embedded.images.confined import MODULE
+from anyvisor.embedded.images.tool import Confinement, Progress, run
 from anyvisor.hri import packages
 
 MAX_DISK_BYTES: Final = 1024**4
 """What a file may become: an honest disk is smaller, a few kilobytes that claim to be exabytes are not."""
-MEMORY_BYTES: Final = 2 * 1024**3
-STALL_SECONDS: Final = 300.0
-LAST_WORDS: Final = 300
 INPUT: Final = "input"
 OUTPUT: Final = "output"
-_PERCENT: Final = re.compile(rb"(\d{1,3}(?:\.\d+)?)(?:/100)?%")
 _VMDK_CAPACITY: Final = slice(12, 20)
-
-Progress = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +92,13 @@ def converted(source: Path, place: Path, user: int, progress: Progress) -> Gener
         yield source
         return
     tool = find_tool(name)
-    place.mkdir(mode=0o711, parents=True, exist_ok=True)
-    directory, held = _own_directory(place)
+    directory, held = own_directory(place)
     try:
         shutil.copyfile(source, directory / INPUT)
         if os.geteuid() != user:
             for path in (directory, directory / INPUT):
                 os.chown(path, user, user)
-        _run(tool, directory, user, progress)
+        asyncio.run(convert(tool, Confinement(user, directory, MAX_DISK_BYTES, {}), progress))
         made = directory / f"{source.stem}.raw"
         (directory / OUTPUT).rename(made)
         yield made
@@ -120,8 +107,9 @@ def converted(source: Path, place: Path, user: int, progress: Progress) -> Gener
         os.close(held)
 
 
-def _own_directory(place: Path) -> tuple[Path, int]:
-    """A new directory, and the descriptor that keeps others from removing it."""
+def own_directory(place: Path) -> tuple[Path, int]:
+    """A new directory below `place`, and the descriptor that keeps others from removing it."""
+    place.mkdir(mode=0o711, parents=True, exist_ok=True)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     lock = os.open(place, flags)
     try:
@@ -147,51 +135,20 @@ def _sweep(place: Path) -> None:
                 os.close(descriptor)
 
 
-def _run(tool: Tool, directory: Path, user: int, progress: Progress) -> None:
+async def convert(tool: Tool, limits: Confinement, progress: Progress) -> None:
+    """Make `OUTPUT` of `INPUT` in the directory of `limits`.
+
+    Raises:
+        ImageError: the tool failed; the message has its last words.
+    """
     places = {"{format}": tool.word, "{input}": INPUT, "{output}": OUTPUT}
-    command = [_filled(word, places) for word in tool.command]
-    words = [sys.executable, "-m", MODULE, str(user), str(directory), str(MAX_DISK_BYTES), *command]
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "PYTHONPATH": os.pathsep.join(sys.path)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment, bufsize=0
-    ) as process:
-        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            said = _follow(process.stdout, process.stderr, progress)
-        except BaseException:
-            process.kill()
-            raise
-        if process.wait():
-            raise ImageError(f"cannot be converted: {said or f'{command[0]} ended with {process.returncode}'}")
+    try:
+        await run([_filled(word, places) for word in tool.command], limits, progress)
+    except ImageError as error:
+        raise ImageError(f"cannot be converted: {error}") from error
 
 
 def _filled(word: str, places: Mapping[str, str]) -> str:
     for place, value in places.items():
         word = word.replace(place, value)
     return word
-
-
-def _follow(out: IO[bytes], errors: IO[bytes], progress: Progress) -> str:
-    """Read until both ends close; the last words on standard error."""
-    said, seen = b"", b""
-    still = {out.fileno(), errors.fileno()}
-    until = time.monotonic() + STALL_SECONDS
-    while still:
-        ready, _, _ = select.select(list(still), [], [], max(until - time.monotonic(), 0))
-        if not ready:
-            raise ImageError(f"cannot be converted: the tool has told nothing for {STALL_SECONDS:g} s")
-        for descriptor in ready:
-            data = os.read(descriptor, 4096)
-            if not data:
-                still.discard(descriptor)
-            elif descriptor == errors.fileno():
-                said = (said + data)[-LAST_WORDS:]
-            else:
-                seen = (seen + data)[-64:]
-                if found := _PERCENT.findall(seen):
-                    progress(min(int(float(found[-1])), 100), 100)
-                until = time.monotonic() + STALL_SECONDS
-    return said.decode(errors="replace").strip()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from anyvisor.agent.volumes.qcow2 import ImageError
 from anyvisor.embedded.images.reference import normalize
 from anyvisor.embedded.images.registry import CONFIGURATION, Progress, PullError, Registry, Resolved, Session
 from anyvisor.embedded.images.settings import read_cap
@@ -18,6 +19,7 @@ from anyvisor.embedded.instance import Instance
 
 ALWAYS: Final = "Always"
 NEVER: Final = "Never"
+IF_NOT_PRESENT: Final = "IfNotPresent"
 CONCURRENT_PULLS: Final = 2
 
 
@@ -96,6 +98,14 @@ class Puller:
 
 def _suffices(image: Image, policy: str) -> bool:
     return policy != ALWAYS or image.origin == FROM_FILE or "@" in image.reference
+
+
+def default_policy(reference: str) -> str:
+    """The pull policy of whoever states none: that of its tag."""
+    try:
+        return ALWAYS if normalize(reference).endswith(":latest") else IF_NOT_PRESENT
+    except ImageError:
+        return IF_NOT_PRESENT
 
 
 def puller(instance: Instance, store: ImageStore, owner: str) -> Puller:

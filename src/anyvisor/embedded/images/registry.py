@@ -29,7 +29,8 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _MAX_MANIFEST: Final = 4 * 1024**2
 _MAX_LAYERS: Final = 128
 _POLICY: Final = Path("/etc/containers/policy.json")
-_PASSED: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
+PASSED: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
+"""What of our own environment programs get that reach the network."""
 _LOOK_SECONDS: Final = 0.25
 
 
@@ -198,7 +199,7 @@ class Session:
     def _environment(self) -> dict[str, str]:
         place = str(self.place)
         made = {"PATH": os.environ.get("PATH", os.defpath), "HOME": place, "XDG_RUNTIME_DIR": place, "TMPDIR": place}
-        return made | {name: os.environ[name] for name in _PASSED if name in os.environ}
+        return made | {name: os.environ[name] for name in PASSED if name in os.environ}
 
 
 async def _output(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:

@@ -13,8 +13,7 @@ from typing import Final
 from anyvisor.agent.volumes.qcow2 import ImageError
 from anyvisor.api.meta import Json, list_at, name, namespace, text_at, uid
 from anyvisor.embedded.images.credentials import CredentialsError, merged
-from anyvisor.embedded.images.pull import Ensured, NeverPullError, Puller
-from anyvisor.embedded.images.reference import normalize
+from anyvisor.embedded.images.pull import Ensured, NeverPullError, Puller, default_policy
 from anyvisor.embedded.images.registry import PullError
 from anyvisor.kube.backoff import Backoff, BackoffPolicy
 from anyvisor.kube.client import Client
@@ -192,16 +191,9 @@ def images(pod: Json) -> list[Wanted]:
     for volume in list_at(pod, "spec", "volumes"):
         reference = text_at(volume, "image", "reference")
         if reference:
-            policy = text_at(volume, "image", "pullPolicy") or _default_policy(reference)
+            policy = text_at(volume, "image", "pullPolicy") or default_policy(reference)
             found.setdefault(reference, Wanted(reference, policy))
     return list(found.values())
-
-
-def _default_policy(reference: str) -> str:
-    try:
-        return "Always" if normalize(reference).endswith(":latest") else "IfNotPresent"
-    except ImageError:
-        return "IfNotPresent"
 
 
 def pulled(reference: str, done: Ensured) -> str:

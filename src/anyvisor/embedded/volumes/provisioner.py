@@ -1,7 +1,8 @@
 """Gives claims of our storage class a volume, and takes it back with the claim.
 
 What Kubernetes' volume controllers and an external provisioner do together, for one machine: a claim is bound at once,
-is held by a finalizer while a pod uses it, and its disk is deleted after it.
+is held by a finalizer while a pod uses it, and its disk is deleted after it. A claim that is to be filled is bound when
+its disk is whole.
 """
 
 import asyncio
@@ -10,7 +11,26 @@ from typing import Final
 
 import msgspec
 
-from anyvisor.api.meta import Json, is_deleting, list_at, metadata, name, namespace, object_at, text_at, uid
+from anyvisor.api.meta import (
+    Json,
+    annotations,
+    controller_of,
+    is_deleting,
+    list_at,
+    metadata,
+    name,
+    namespace,
+    object_at,
+    text_at,
+    uid,
+)
+from anyvisor.api.quantity import parse_quantity
+from anyvisor.embedded.imports.data_volumes import DataVolumes
+from anyvisor.embedded.imports.fetch import Job
+from anyvisor.embedded.imports.fills import Fetch, Fill, Fills
+from anyvisor.embedded.imports.kinds import DATA_VOLUMES, PROGRESS
+from anyvisor.embedded.imports.resolve import Resolver, SourceMissingError
+from anyvisor.embedded.imports.sources import SourceError
 from anyvisor.embedded.volumes.disks import Disks
 from anyvisor.embedded.volumes.names import IN_USE, PROVISIONER, STORAGE_CLASS, volume_name
 from anyvisor.kube.client import Client
@@ -25,6 +45,7 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str]
 _BY_CLAIM = "claim"
 _FINISHED = ("Succeeded", "Failed")
+_SOURCE_AGAIN_SECONDS = 5.0
 
 
 class _ClaimReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -58,17 +79,31 @@ class Provisioner:
         self._claims = Informer(client, PVCS)
         self._volumes = Informer(client, PVS)
         self._pods = Informer(client, PODS, indexes={_BY_CLAIM: _claims_of})
+        self._data_volumes = Informer(client, DATA_VOLUMES)
+        self._resolver = Resolver(client, self._data_volumes)
         self._queue: WorkQueue[Key] = WorkQueue()
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        async with self._claims as claims, self._volumes as volumes, self._pods as pods:
-            for cache in (claims, volumes, pods):
+    async def run(self, fetch: Fetch) -> None:
+        """Work until cancelled; `fetch` fills volumes."""
+        async with self._claims as claims, self._volumes as volumes, self._pods as pods, self._data_volumes as imports:
+            for cache in (claims, volumes, pods, imports):
                 await cache.synced.wait()
-            claims.on_change(self._claim_changed)
-            pods.on_change(self._pod_changed)
-            volumes.on_change(self._volume_changed)
-            await self._queue.run(self._reconcile)
+            async with Fills(fetch, self._fill_changed).running() as self._fills, asyncio.TaskGroup() as group:
+                self._importing = DataVolumes(self._client, self._events, imports, claims, self._fills)
+                claims.on_change(self._claim_changed)
+                pods.on_change(self._pod_changed)
+                volumes.on_change(self._volume_changed)
+                group.create_task(self._importing.run(), name="data volumes")
+                await self._queue.run(self._reconcile)
+
+    def user_of(self, space: str, claim: str) -> str:
+        """A pod that uses a claim; empty when there is none."""
+        users = self._pods.index(_BY_CLAIM, f"{space}/{claim}")
+        return next((pod.meta.name for pod in users if not _is_finished(pod)), "")
+
+    def _fill_changed(self, key: Key) -> None:
+        self._queue.add(key)
+        self._importing.changed(key)
 
     def _claim_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
         for seen in (old, new):
@@ -90,6 +125,7 @@ class Provisioner:
     async def _reconcile(self, key: Key) -> float | None:
         cached = self._claims.get(*key)
         claim = cached.json() if cached is not None else None
+        await self._fills.keep_only(key, uid(claim) if claim is not None and not is_deleting(claim) else "")
         await self._reclaim(key, claim)
         if claim is None or not _is_ours(claim):
             return None
@@ -98,21 +134,59 @@ class Provisioner:
                 await self._release(claim)
             elif text_at(claim, "status", "phase") == "Bound":
                 return None
-            elif unserved := _unserved(claim):
-                self._events.record(_about(claim), EventKind.WARNING, "ProvisioningFailed", unserved)
-            else:
+            elif await self._is_filled(claim):
                 await self._bind(claim)
+                self._fills.forget(uid(claim))
+        except SourceError as error:
+            self._warn(claim, str(error))
+        except SourceMissingError as error:
+            self._warn(claim, str(error))
+            return _SOURCE_AGAIN_SECONDS
         except (Conflict, NotFound):
             return 0.1
         return None
 
-    async def _bind(self, claim: Json) -> None:
-        """Volume first, then the claim's spec with its finalizer, then the states: who sees a bound claim sees all."""
+    async def _is_filled(self, claim: Json) -> bool:
+        """Whether the claim can be bound: its disk is whole, or is to be empty. Begins the fill."""
+        if object_at(claim, "spec").get("selector"):
+            raise SourceError(
+                "spec.selector", "storage class local makes a new volume for each; leave the selector out"
+            )
+        contents = await self._resolver.contents(claim)
         volume = _volume(claim)
+        if contents is None or await asyncio.to_thread(self._disks.is_there, name(volume)):
+            return True
+        # The volume comes first: with it, what is left of a claim that goes meanwhile is found and removed.
+        await self._make(volume)
+        size = parse_quantity(volume["spec"]["capacity"]["storage"]).value
+        job = Job(uid(claim), namespace(claim), name(claim), name(volume), size, contents.source, contents.preallocate)
+        fill = self._fills.ensure(job)
+        if controller_of(claim) is None:
+            await self._show(claim, fill)
+        return fill.state == "done"
+
+    async def _show(self, claim: Json, fill: Fill) -> None:
+        """How far a claim without a DataVolume is, on itself."""
+        if fill.message:
+            self._warn(claim, fill.message)
+        told = f"{fill.percent}.0%"
+        if annotations(claim).get(PROGRESS) != told:
+            patch: Json = {"metadata": {"annotations": {PROGRESS: told}, "uid": uid(claim)}}
+            await self._client.patch(PVCS, name(claim), namespace(claim), patch)
+
+    def _warn(self, claim: Json, message: str) -> None:
+        self._events.record(_about(claim), EventKind.WARNING, "ProvisioningFailed", message)
+
+    async def _make(self, volume: Json) -> None:
         try:
             await self._client.create(PVS, volume)
         except AlreadyExists:
-            log.info("volume %s was made before", name(volume))
+            log.debug("volume %s was made before", name(volume))
+
+    async def _bind(self, claim: Json) -> None:
+        """Volume first, then the claim's spec with its finalizer, then the states: who sees a bound claim sees all."""
+        volume = _volume(claim)
+        await self._make(volume)
         finalizers = [*list_at(metadata(claim), "finalizers")]
         if IN_USE not in finalizers:
             finalizers.append(IN_USE)
@@ -173,19 +247,6 @@ def _is_ours(claim: Json) -> bool:
     asked = object_at(claim, "spec").get("storageClassName")
     chosen = text_at(claim, "spec", "volumeName")
     return asked in (None, STORAGE_CLASS) and chosen in ("", volume_name(uid(claim)))
-
-
-def _unserved(claim: Json) -> str:
-    """What the claim asks for that an empty disk of ours would not be; empty when there is nothing."""
-    spec = object_at(claim, "spec")
-    asked = [field for field in ("dataSourceRef", "dataSource", "selector") if spec.get(field)]
-    if not asked:
-        return ""
-    field = asked[0]
-    if field == "selector":
-        return "spec.selector: storage class local makes a new volume for each claim; leave the selector out"
-    source = f"{text_at(spec, field, 'kind')} {text_at(spec, field, 'name')}"
-    return f"spec.{field}: storage class local makes empty disks, and cannot fill one from {source}; leave it out"
 
 
 def _about(claim: Json) -> Reference:
