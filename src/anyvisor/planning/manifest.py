@@ -119,7 +119,7 @@ class ImageTool(_Data, frozen=True, kw_only=True):
     """
 
     formats: dict[str, str]
-    """Which formats it reads (vmdk, vhd, vhdx, vdi), and the words for them in its command."""
+    """Which formats it reads (qcow2, vmdk, vhd, vhdx, vdi), and the words for them in its command."""
     command: tuple[str, ...]
     """The first word is a program on the path; `{format}`, `{input}` and `{output}` are filled in."""
     install: str = ""

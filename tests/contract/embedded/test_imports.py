@@ -87,7 +87,7 @@ class _Answer(BaseHTTPRequestHandler):
             return
         self.wfile.write(content[begin : web.cut.pop(self.path, len(content))])
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base class
         return
 
 
