@@ -10,6 +10,7 @@ from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.values import Obj
 from anyvisor.api.meta import object_at
 from anyvisor.kube.client import Client
+from anyvisor.kube.derived import Derived, decoded
 from anyvisor.kube.informer import Informer
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.resources import (
@@ -31,6 +32,7 @@ from anyvisor.kube.resources import (
     VMS,
     Resource,
 )
+from anyvisor.planning.facts import NodeFacts, fleet
 
 LAUNCHERS: Final = "kubevirt.io=virt-launcher"
 """Of the cluster's pods, rules look only at launchers: a cache of all pods would grow with what is not ours."""
@@ -51,6 +53,7 @@ class ClusterWorld:
         self._caches = {resource.kind: _cache(client, resource) for resource in _RESOURCES}
         self._stack = AsyncExitStack()
         self._config: tuple[str, ClusterConfig] | None = None
+        self._nodes = Derived(self._caches[HYPERVISOR_NODES.kind], lambda found: fleet(decoded(found)))
 
     async def __aenter__(self) -> Self:
         for cache in self._caches.values():
@@ -88,6 +91,10 @@ class ClusterWorld:
             return ()
         found = cache.index(_BY_NAMESPACE, namespace) if namespace else cache.values()
         return [one.json() for one in found]
+
+    def nodes(self) -> tuple[NodeFacts, ...]:
+        """What is known of the nodes: the same tuple until one of them changes."""
+        return self._nodes.get()
 
     def config(self) -> ClusterConfig:
         """The effective configuration, kept until a KubeVirt object changes."""

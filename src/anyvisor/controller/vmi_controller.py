@@ -36,12 +36,13 @@ from anyvisor.controller.vmi.topology import needed
 from anyvisor.controller.vmi.world import VmiWorld, spec_volumes
 from anyvisor.controller.writer import RefusedError, UnfinishedError, Writer
 from anyvisor.kube.client import Client
+from anyvisor.kube.derived import Derived, decoded
 from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.metrics import QueueObserver
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.queue import WorkQueue
 from anyvisor.kube.resources import PODS, VMIS
-from anyvisor.planning.facts import node_facts
+from anyvisor.planning.facts import fleet
 
 WORKERS: Final = 8
 POD_HEAD_START: Final = 1.0
@@ -70,6 +71,9 @@ class VmiController:
         self._client = client
         self._events = events
         self._sources = sources
+        self._classes = Derived(sources.classes, decoded)
+        self._drivers = Derived(sources.drivers, decoded)
+        self._nodes = Derived(sources.hypervisor_nodes, lambda found: fleet(decoded(found)))
         self._on_cluster = on_cluster
         self._image_volumes = image_volumes
         self._queue: WorkQueue[str] = WorkQueue(observer=observer)
@@ -196,13 +200,7 @@ class VmiController:
         )
 
     def _fleet(self) -> Fleet:
-        sources = self._sources
-        return Fleet(
-            classes=every(sources.classes),
-            drivers=every(sources.drivers),
-            nodes=[node_facts(one) for one in every(sources.hypervisor_nodes)],
-            on_cluster=self._on_cluster,
-        )
+        return Fleet(self._classes.get(), self._drivers.get(), self._nodes.get(), self._on_cluster)
 
     def _claims(self, vmi: Json) -> dict[str, Json]:
         space = namespace(vmi)

@@ -8,6 +8,7 @@ from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.values import Obj
 from anyvisor.api.meta import object_at
 from anyvisor.embedded.apiserver.server import ApiServer
+from anyvisor.planning.facts import NodeFacts, fleet
 
 Json = dict[str, Any]
 _STORES = {
@@ -29,7 +30,7 @@ _STORES = {
     "VirtualMachinePreference": "instancetype.kubevirt.io/virtualmachinepreferences",
 }
 _SHARED = frozenset({"HypervisorClass", "HypervisorDriver", "HypervisorNode"})
-"""Kinds of few objects that every machine is judged by: decoded once for each version."""
+"""Kinds without namespaces that every machine is judged by: decoded once for each change."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "s390x": "s390x"}
 
 
@@ -39,7 +40,8 @@ class ServerWorld:
     def __init__(self) -> None:
         self.server: ApiServer | None = None
         self._config: tuple[int, ClusterConfig] | None = None
-        self._shared: dict[str, tuple[list[int], Sequence[Obj]]] = {}
+        self._shared: dict[str, tuple[int, Sequence[Obj]]] = {}
+        self._nodes: tuple[Sequence[Obj], tuple[NodeFacts, ...]] = (), ()
 
     def get(self, kind: str, namespace: str, name: str) -> Obj | None:
         """One object, or None; kinds that are not known here have none."""
@@ -52,14 +54,20 @@ class ServerWorld:
         """All objects of a kind, of one namespace unless that is empty. They are not the caller's to change."""
         if self.server is None or kind not in _STORES:
             return ()
-        entries = list(self.server.stored(_STORES[kind]).range(namespace or None))
+        stored = self.server.stored(_STORES[kind])
         if kind not in _SHARED:
-            return [entry.object() for entry in entries]
-        versions = [entry.rv for entry in entries]
+            return [entry.object() for entry in stored.range(namespace or None)]
         known = self._shared.get(kind)
-        if known is None or known[0] != versions:
-            known = self._shared[kind] = versions, [entry.object() for entry in entries]
+        if known is None or known[0] != stored.newest:
+            known = self._shared[kind] = stored.newest, [entry.object() for entry in stored.range(None)]
         return known[1]
+
+    def nodes(self) -> tuple[NodeFacts, ...]:
+        """What is known of the nodes: the same tuple until one of them changes."""
+        objects = self.list("HypervisorNode")
+        if self._nodes[0] is not objects:
+            self._nodes = objects, fleet(objects)
+        return self._nodes[1]
 
     @property
     def version(self) -> int:
@@ -68,12 +76,12 @@ class ServerWorld:
 
     def config(self) -> ClusterConfig:
         """The effective configuration, kept until a KubeVirt object changes."""
-        version = 0
-        newest: Json = {}
-        if self.server is not None:
-            for entry in self.server.stored(_STORES["KubeVirt"]).range(None):
-                version, newest = version + entry.rv, entry.object()
+        stored = self.server.stored(_STORES["KubeVirt"]) if self.server is not None else None
+        version = stored.newest if stored is not None else 0
         if self._config is None or self._config[0] != version:
+            newest: Json = {}
+            for entry in stored.range(None) if stored is not None else ():
+                newest = entry.object()
             machine = platform.machine()
             configuration = object_at(newest, "spec", "configuration")
             annotations = object_at(newest, "metadata", "annotations")

@@ -11,7 +11,7 @@ from anyvisor.admission.result import AdmissionRequest, AdmissionResult, Cause, 
 from anyvisor.admission.values import Obj, clone
 from anyvisor.api.meta import object_at, text_at
 from anyvisor.planning.classes import ClassError, candidates, choose
-from anyvisor.planning.facts import node_facts
+from anyvisor.planning.facts import NodeFacts
 from anyvisor.planning.plan import Finding
 from anyvisor.planning.planner import Policy, effective
 
@@ -24,6 +24,10 @@ class World(Related, Protocol):
 
     def config(self) -> ClusterConfig:
         """The effective configuration."""
+        ...
+
+    def nodes(self) -> tuple[NodeFacts, ...]:
+        """What is known of the nodes: the same tuple until one of them changes."""
         ...
 
 
@@ -61,8 +65,7 @@ def judge(world: World, request: AdmissionRequest, answer: AdmissionResult) -> V
     else:
         defaults = answer.defaults
     sources = {default.path: default.source for default in defaults}
-    nodes = [node_facts(node) for node in world.list("HypervisorNode")]
-    plan = choose(spec, found, nodes, Policy(namespace=request.namespace), defaulted=sources)
+    plan = choose(spec, found, world.nodes(), Policy(namespace=request.namespace), defaulted=sources)
     if not plan.accepted:
         return Verdict(obj, [_cause(finding, prefix) for finding in plan.findings if finding.severity == "error"])
     warnings = [finding.message for finding in plan.findings if finding.severity == "warn"]

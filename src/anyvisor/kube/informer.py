@@ -103,6 +103,7 @@ class Informer:
         return self._store.get((namespace or "", name))
 
     def values(self) -> tuple[CachedObject, ...]:
+        """Return all objects: the same tuple until one of them changes."""
         return self._store.values()
 
     def index(self, name: str, key: str) -> tuple[CachedObject, ...]:

@@ -25,6 +25,7 @@ class Store:
 
     def __init__(self, indexes: Mapping[str, IndexFunction] | None = None) -> None:
         self._objects: dict[Key, CachedObject] = {}
+        self._values: tuple[CachedObject, ...] | None = None
         self._functions = dict(indexes or {})
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in self._functions}
         self._places: dict[Key, tuple[tuple[str, str], ...]] = {}
@@ -37,7 +38,10 @@ class Store:
         return self._objects.get(key)
 
     def values(self) -> tuple[CachedObject, ...]:
-        return tuple(self._objects.values())
+        """Return all objects: the same tuple until one of them changes."""
+        if self._values is None:
+            self._values = tuple(self._objects.values())
+        return self._values
 
     def index(self, name: str, key: str) -> tuple[CachedObject, ...]:
         """Return the objects under `key` of the index `name`; raises KeyError for an unknown index."""
@@ -78,6 +82,7 @@ class Store:
     def _enter(self, obj: CachedObject) -> None:
         key = obj.key
         self._objects[key] = obj
+        self._values = None
         places = tuple((name, value) for name, function in self._functions.items() for value in function(obj))
         for name, value in places:
             self._indexes[name].setdefault(value, set()).add(key)
@@ -87,6 +92,7 @@ class Store:
     def _leave(self, obj: CachedObject) -> None:
         key = obj.key
         del self._objects[key]
+        self._values = None
         for name, value in self._places.pop(key, ()):
             keys = self._indexes[name].get(value)
             if keys is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,9 @@ from anyvisor.planning.planner import Driver, Policy
 from anyvisor.planning.registry import registry
 
 _memo = Memo()
+_KNOWN: Final = 64
+_known: dict[tuple[str, str], Driver] = {}
+"""The drivers of objects by uid and resourceVersion, which no two contents share."""
 
 
 class ClassError(ValueError):
@@ -47,11 +50,20 @@ def installed(driver: Mapping[str, Any]) -> Driver:
     Raises:
         ClassError: its manifest cannot be used.
     """
-    name = text_at(driver, "metadata", "name")
+    name, version = text_at(driver, "metadata", "name"), text_at(driver, "metadata", "resourceVersion")
+    key = (text_at(driver, "metadata", "uid"), version)
+    known = _known.get(key)
+    if known is not None:
+        return known
     try:
-        return _parsed(msgspec.json.encode(object_at(driver, "spec", "manifest")))
+        found = _parsed(msgspec.json.encode(object_at(driver, "spec", "manifest")))
     except (ManifestError, TypeError) as error:
         raise ClassError("DriverNotUsable", f"the manifest of driver {name} cannot be used: {error}") from error
+    if all(key):
+        if len(_known) >= _KNOWN:
+            _known.clear()
+        _known[key] = found
+    return found
 
 
 @lru_cache(maxsize=64)

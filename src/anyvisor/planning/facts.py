@@ -1,6 +1,6 @@
 """What the planner knows of a node: a view of its HypervisorNode object."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -37,6 +37,11 @@ class NodeFacts:
 
     name: str
     drivers: Mapping[str, DriverFacts] = field(default_factory=dict[str, DriverFacts])
+
+
+def fleet(objects: Iterable[Mapping[str, Any]]) -> tuple[NodeFacts, ...]:
+    """The facts in all HypervisorNode objects. Whoever asks often keeps the tuple until one of them changes."""
+    return tuple(node_facts(obj) for obj in objects)
 
 
 def node_facts(obj: Mapping[str, Any]) -> NodeFacts:

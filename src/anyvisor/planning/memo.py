@@ -13,6 +13,7 @@ from anyvisor.planning.planner import Driver, Policy, plan
 from anyvisor.planning.values import is_map
 
 SIZE: Final = 256
+_FLEETS: Final = 8
 _IDENTITY: Final = ("uuid", "serial")
 """Of `domain.firmware`: the planner asks whether the machine has them, and each machine has others."""
 
@@ -23,6 +24,7 @@ class Memo:
     def __init__(self, size: int = SIZE) -> None:
         self._size = size
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
+        self._fleets: OrderedDict[int, tuple[Sequence[NodeFacts], bytes]] = OrderedDict()
 
     def plan(
         self,
@@ -35,8 +37,7 @@ class Memo:
         defaulted: Mapping[str, str] | None = None,
     ) -> Plan:
         """As `planner.plan`, whose arguments these are."""
-        question = (_anonymous(spec), hypervisor_class, driver.digest, nodes, policy, defaulted)
-        key = hashlib.blake2b(msgspec.json.encode(question), digest_size=16).digest()
+        key = digest((_anonymous(spec), hypervisor_class, driver.digest, self._fleet(nodes), policy, defaulted))
         found = self._plans.get(key)
         if found is None:
             found = self._plans[key] = plan(spec, hypervisor_class, driver, nodes, policy, defaulted=defaulted)
@@ -45,6 +46,22 @@ class Memo:
         else:
             self._plans.move_to_end(key)
         return found
+
+    def _fleet(self, nodes: Sequence[NodeFacts]) -> bytes:
+        """The digest of all facts. A tuple of them never changes, so that it is read once, however long it is."""
+        if not isinstance(nodes, tuple):
+            return digest(nodes)
+        known = self._fleets.get(id(nodes))
+        if known is None:
+            known = self._fleets[id(nodes)] = nodes, digest(nodes)
+            if len(self._fleets) > _FLEETS:
+                self._fleets.popitem(last=False)
+        return known[1]
+
+
+def digest(value: Any) -> bytes:
+    """A short name of a question, or of a part of one, by what it says."""
+    return hashlib.blake2b(msgspec.json.encode(value), digest_size=16).digest()
 
 
 def _anonymous(spec: Mapping[str, Any]) -> Mapping[str, Any]:

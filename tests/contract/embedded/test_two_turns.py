@@ -20,7 +20,7 @@ from anyvisor.gateway import admission
 from anyvisor.hri.packages import load
 from anyvisor.kube.client import Client
 from anyvisor.kube.errors import Invalid
-from anyvisor.kube.resources import CONFIG_MAPS, VMIS, VMS
+from anyvisor.kube.resources import CONFIG_MAPS, HYPERVISOR_NODES, VMIS, VMS
 
 Json = dict[str, Any]
 ADMIN = Identity("admin", ("system:masters",)).with_authenticated()
@@ -54,8 +54,12 @@ def between() -> Between:
 
 
 @pytest.fixture
-async def client(tmp_path: Path, between: Between) -> AsyncIterator[Client]:
-    world = ServerWorld()
+def world() -> ServerWorld:
+    return ServerWorld()
+
+
+@pytest.fixture
+async def client(tmp_path: Path, between: Between, world: ServerWorld) -> AsyncIterator[Client]:
     rules = [VirtualizationRules(world, "mutating"), between, VirtualizationRules(world, "validating")]
     config = ServerConfig(tmp_path / "s.sqlite", crds=crds(), objects=bootstrap.objects(), admission=rules)
     async with ApiServer(config) as made:
@@ -140,3 +144,16 @@ async def test_what_the_rules_refuse_stays_refused(client: Client, asked: list[s
             VMIS, machine(devices={"disks": [{"name": "nowhere", "disk": {"bus": "virtio"}}]}), dry_run=dry_run
         )
     assert len(asked) == 2
+
+
+async def test_the_facts_of_the_nodes_are_read_when_one_changes(client: Client, world: ServerWorld):
+    assert world.nodes() == ()
+    await client.create(HYPERVISOR_NODES, {"metadata": {"name": "n1"}})
+    known = world.nodes()
+    assert [node.name for node in known] == ["n1"]
+    await client.create(VMIS, machine(), dry_run=True)
+    assert world.nodes() is known
+    await client.create(HYPERVISOR_NODES, {"metadata": {"name": "n2"}})
+    assert [node.name for node in world.nodes()] == ["n1", "n2"]
+    await client.delete(HYPERVISOR_NODES, "n1")
+    assert [node.name for node in world.nodes()] == ["n2"]

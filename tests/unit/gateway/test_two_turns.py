@@ -14,6 +14,7 @@ from anyvisor.admission.result import AdmissionRequest, User
 from anyvisor.api.meta import name, namespace, object_at
 from anyvisor.gateway.admission import prepare, review
 from anyvisor.hri.packages import load
+from anyvisor.planning.facts import NodeFacts
 
 Json = dict[str, Any]
 DATA = Path(__file__).parents[2] / "data" / "judges" / "admission_open.jsonl"
@@ -46,6 +47,9 @@ class World:
 
     def config(self) -> ClusterConfig:
         return self._config
+
+    def nodes(self) -> tuple[NodeFacts, ...]:
+        return ()
 
 
 def question(case: Json, world: World) -> AdmissionRequest:

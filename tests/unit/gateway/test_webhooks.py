@@ -12,6 +12,7 @@ from anyvisor.admission.config import ClusterConfig
 from anyvisor.gateway import webhooks
 from anyvisor.gateway.webhooks import Components, ReviewError, changes
 from anyvisor.hri.packages import load
+from anyvisor.planning.facts import NodeFacts
 
 Json = dict[str, Any]
 OURS = Components()
@@ -37,6 +38,9 @@ class World:
 
     def config(self) -> ClusterConfig:
         return ClusterConfig.of()
+
+    def nodes(self) -> tuple[NodeFacts, ...]:
+        return ()
 
 
 def review(obj: Json, operation: str = "CREATE", user: str = "nina", **more: Any) -> bytes:

@@ -66,6 +66,19 @@ def test_a_list_tells_what_it_lacks_as_deleted_with_the_last_known_state() -> No
     ]
 
 
+def test_all_objects_are_the_same_tuple_until_one_changes() -> None:
+    store = Store()
+    store.replace([obj("a", 1), obj("b", 2)])
+    before = store.values()
+    store.put(obj("a", 1))
+    assert store.values() is before
+    store.put(obj("a", 3))
+    assert store.values() is not before
+    assert {found.meta.resource_version for found in store.values()} == {"2", "3"}
+    store.remove(obj("b", 4))
+    assert [found.meta.name for found in store.values()] == ["a"]
+
+
 def test_indexes_follow_the_objects() -> None:
     store = Store({"node": by_node})
     store.put(obj("a", 1, node="n1"))

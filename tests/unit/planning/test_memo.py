@@ -72,3 +72,23 @@ def test_the_plans_that_were_asked_for_longest_ago_are_forgotten(made: list[Any]
     for cores in (1, 2, 1, 3, 1, 2):
         memo.plan(small(cpu={"cores": cores}), hypervisor_class(), DRIVER)
     assert [spec["domain"]["cpu"]["cores"] for spec in made] == [1, 2, 3, 2]
+
+
+def test_the_facts_of_all_nodes_are_read_once(made: list[Any], monkeypatch: pytest.MonkeyPatch):
+    read: list[Any] = []
+    real = room.digest
+
+    def counted(value: Any) -> bytes:
+        read.append(value)
+        return real(value)
+
+    monkeypatch.setattr(room, "digest", counted)
+    memo, many = Memo(), tuple(replace(NODES[0], name=f"node-{number}") for number in range(1000))
+    for cores in (1, 2, 1, 2):
+        memo.plan(small(cpu={"cores": cores}), hypervisor_class(), DRIVER, many)
+    assert [value for value in read if value is many] == [many]
+    assert len(made) == 2
+    fewer = many[1:]
+    memo.plan(small(cpu={"cores": 1}), hypervisor_class(), DRIVER, fewer)
+    memo.plan(small(cpu={"cores": 1}), hypervisor_class(), DRIVER, list(fewer))
+    assert len(made) == 3, "facts are known by what they say, however they come"

@@ -42,6 +42,8 @@ class Collection:
         self.pending: dict[Key, Event] = {}
         self.history: deque[Event] = deque()
         self.history_bytes = 0
+        self.newest = 0
+        """The version of the last change that became visible."""
         self.floor = 0
         """History up to and including this version is gone."""
         self.garbage: list[int] = []
@@ -64,6 +66,7 @@ class Collection:
             if key not in self.entries:
                 insort(self.order, key)
             self.entries[key] = event.entry
+        self.newest = event.rv
         self.history.append(event)
         self.history_bytes += event.size
         while len(self.history) > HISTORY_EVENTS or self.history_bytes > HISTORY_BYTES:
