@@ -70,7 +70,9 @@ class Change:
     before: Json
     after: Json
     status: bool = False
-    """Only the status changes, through the resource's status subresource."""
+    """The status changes, through the resource's status subresource."""
+    metadata: bool = False
+    """With `status`: the metadata changes in the same write, as the status subresource of pods allows."""
 
 
 Write = Create | Delete | Change

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from anyvisor.api.meta import name
 from anyvisor.controller.outcome import Change, Create, Outcome, Write
-from anyvisor.kube.resources import Resource
+from anyvisor.kube.resources import PODS, Resource
 
 World = TypeVar("World")
 ROUNDS: Final = 4
@@ -56,6 +56,38 @@ def merged(writes: Iterable[Write]) -> tuple[Write, ...]:
         else:
             places[key] = len(result)
             result.append(write)
+    return tuple(result)
+
+
+def joined(writes: Iterable[Write]) -> tuple[Write, ...]:
+    """A change of a pod's metadata and one of its status as one write, at the place of the first.
+
+    The API server takes a pod's labels and annotations at its status subresource too; the subresource of custom
+    resources takes nothing but the status.
+    """
+    result: list[Write] = []
+    places: dict[str, int] = {}
+    for write in writes:
+        if not isinstance(write, Change) or write.resource != PODS:
+            result.append(write)
+            continue
+        place = places.setdefault(name(write.before), len(result))
+        if place == len(result):
+            result.append(write)
+            continue
+        first = result[place]
+        assert isinstance(first, Change)
+        if first.status == write.status:
+            result.append(write)
+            continue
+        told, marked = (first, write) if first.status else (write, first)
+        result[place] = Change(
+            PODS,
+            {**told.before, "metadata": marked.before["metadata"]},
+            {**told.after, "metadata": marked.after["metadata"]},
+            status=True,
+            metadata=True,
+        )
     return tuple(result)
 
 

@@ -3,13 +3,14 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from anyvisor.api.meta import Json, condition_is, list_at, name, namespace, text_at, uid
+from anyvisor.api.meta import Json, condition_is, list_at, metadata, name, namespace, text_at, uid
 from anyvisor.controller import words
+from anyvisor.controller.conditions import parse_timestamp
 from anyvisor.controller.outcome import Change, Write
-from anyvisor.controller.settling import changes_of, creates, held_back, settle
+from anyvisor.controller.settling import creates, held_back, settle
 from anyvisor.controller.sources import OWNER, Sources, configuration, get, index, key_of, owner_key, types
 from anyvisor.controller.vm.data_volumes import claim_name
 from anyvisor.controller.vm.reconcile import reconcile_vm, with_failure
@@ -24,6 +25,10 @@ from anyvisor.kube.resources import VMIS, VMS
 
 MIRROR_DELAY: Final = 0.2
 """Seconds in which changes of a living instance are gathered before the VM's status follows them."""
+START_DELAY: Final = 1.0
+"""The same while an instance starts, which it does in steps that follow each other closely."""
+LONG_START: Final = timedelta(seconds=10)
+"""How long small changes of a status may wait for an instance that starts."""
 WORKERS: Final = 4
 
 
@@ -69,7 +74,7 @@ class VmController:
             if urgent or _is_final(found):
                 self._queue.add(key)
             else:
-                self._queue.add_after(key, MIRROR_DELAY)
+                self._queue.add_after(key, START_DELAY if _is_starting(old, found) else MIRROR_DELAY)
 
     def _claim_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
         found = new or old
@@ -91,7 +96,9 @@ class VmController:
         world = self._world(vm)
         outcome = settle(world, reconcile_vm, _follow)
         if creates(VMIS, outcome):
-            outcome = held_back(outcome, lambda one: changes_of(VMS, one) and _status_only(one), MIRROR_DELAY)
+            outcome = held_back(outcome, _tells_status, START_DELAY)
+        elif _just_made(world):
+            outcome = held_back(outcome, lambda one: _tells_status(one) and _says_little(one), START_DELAY)
         writer = Writer(self._client, self._events, VMS, vm)
         try:
             await writer.carry_out(outcome)
@@ -131,8 +138,37 @@ def _follow(world: VmWorld, changes: Sequence[Change]) -> VmWorld | None:
     return replace(world, vm=changes[0].after)
 
 
-def _status_only(write: Write) -> bool:
-    return isinstance(write, Change) and write.status
+def _tells_status(write: Write) -> bool:
+    return isinstance(write, Change) and write.resource == VMS and write.status
+
+
+def _just_made(world: VmWorld) -> bool:
+    """Whether the instance is on its way to run, and not for long: it is about to say more."""
+    if world.vmi is None or text_at(world.vmi, "status", "phase") not in words.STARTING:
+        return False
+    made = parse_timestamp(metadata(world.vmi).get("creationTimestamp"))
+    return made is not None and world.now - made < LONG_START
+
+
+def _says_little(write: Write) -> bool:
+    """Whether a status differs from the one before in nothing that somebody waits for."""
+    assert isinstance(write, Change)
+    return _essence(write.before) == _essence(write.after)
+
+
+def _essence(vm: Json) -> tuple[str, dict[str, str]]:
+    states = {str(one.get("type")): str(one.get("status")) for one in list_at(vm, "status", "conditions")}
+    return text_at(vm, "status", "printableStatus"), states
+
+
+def _is_starting(old: CachedObject | None, vmi: CachedObject) -> bool:
+    """Whether more is about to follow: the guest does not run yet, or just began to and is not ready."""
+    now = vmi.json()
+    if text_at(now, "status", "phase") != words.RUNNING:
+        return True
+    if condition_is(now, words.READY) or old is None:
+        return False
+    return text_at(old.json(), "status", "phase") != words.RUNNING
 
 
 def _is_final(vmi: CachedObject) -> bool:

@@ -49,7 +49,6 @@ POD_HEAD_START: Final = 1.0
 """Seconds that a new pod gets to run before the instance's first status is written without it."""
 POD_FOLLOWS: Final = 2.0
 """Seconds that labels and gates of a pod may wait for its guest to run, so that they cost no write before."""
-STARTING: Final = frozenset({words.UNSET, words.PENDING, words.SCHEDULING, words.SCHEDULED})
 WAITING: Final = frozenset({words.UNSET, words.PENDING, words.SCHEDULING})
 FIRST_VSOCK_ID: Final = 3
 """0 to 2 mean hypervisor, loopback and host."""
@@ -164,8 +163,10 @@ class VmiController:
         phase = text_at(vmi, "status", "phase")
         if phase in {words.UNSET, words.PENDING} and age < POD_HEAD_START:
             outcome = held_back(outcome, _tells_of_the_wait, POD_HEAD_START - age)
-        if phase in STARTING and age < POD_FOLLOWS:
+        if phase in words.STARTING and age < POD_FOLLOWS:
             outcome = held_back(outcome, lambda one: changes_of(PODS, one), POD_FOLLOWS - age)
+        elif phase in WAITING:
+            outcome = replace(outcome, writes=tuple(one for one in outcome.writes if not changes_of(PODS, one)))
         return outcome
 
     def _world(self, vmi: Json) -> VmiWorld:

@@ -58,6 +58,8 @@ RUNNING: Final = "Running"
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 WAITING_FOR_SYNC: Final = "WaitingForSync"
+STARTING: Final = frozenset({UNSET, PENDING, SCHEDULING, SCHEDULED})
+"""On the way to a running guest."""
 
 # Conditions
 READY: Final = "Ready"

@@ -4,6 +4,7 @@ from typing import Final
 
 from anyvisor.api.meta import Json, controller_of, name, namespace, object_at, resource_version, uid
 from anyvisor.controller.outcome import Change, Create, Delete, Event, EventType, Outcome, Problem, Write
+from anyvisor.controller.settling import joined
 from anyvisor.kube import errors
 from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventKind, EventRecorder, Reference
@@ -68,7 +69,7 @@ class Writer:
             RefusedError: a creation or deletion was refused; what came after it is not written.
             ApiError: anything else; the pass is tried again.
         """
-        for write in outcome.writes:
+        for write in joined(outcome.writes):
             await self._write(write)
         for event in outcome.events:
             self._record(event)
@@ -131,6 +132,8 @@ class Writer:
         before, after = write.before, write.after
         if write.status:
             patch = {"status": merge_patch(before.get("status") or {}, after.get("status") or {})}
+            if write.metadata:
+                patch |= merge_patch({"metadata": before["metadata"]}, {"metadata": after["metadata"]})
         else:
             patch = merge_patch(_without_version(before), _without_version(after))
         if not patch or patch == {"status": {}}:

@@ -63,6 +63,8 @@ async def test_an_instance_is_handed_over_in_one_write(lab: Lab) -> None:
         await lab.see(VMIS, "a", phase("Scheduled"))
         assert lab.counted.writes["PATCH", "virtualmachineinstances"] == 1
         assert lab.counted.writes["PATCH", "pods"] == 0
+        bound = await lab.client.get(PODS, pod["metadata"]["name"], "default")
+        assert bound["metadata"]["labels"]["kubevirt.io/nodeName"] == NODE, "given with the binding"
 
 
 async def test_a_halted_vm_ends_its_instance_and_starts_again_with_a_new_pod(lab: Lab) -> None:

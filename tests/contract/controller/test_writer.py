@@ -7,6 +7,7 @@ import pytest
 
 from anyvisor.controller.outcome import Change, Create, Delete, Outcome, normal
 from anyvisor.controller.writer import RefusedError, Writer
+from anyvisor.kube.client import Client
 from anyvisor.kube.errors import Conflict
 from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.resources import PODS, PVCS, VMS
@@ -61,6 +62,22 @@ async def test_later_changes_stand_on_earlier_ones(lab: Lab, events: EventRecord
     found = await lab.client.get(VMS, "a", "default")
     assert found["metadata"]["labels"] == {"mine": "yes"}
     assert found["status"]["printableStatus"] == "Stopped"
+
+
+async def test_a_pods_metadata_and_status_cost_one_write(lab: Lab, events: EventRecorder) -> None:
+    subject = await lab.client.create(VMS, vm(strategy="Halted"))
+    launcher = owned("Pod", "p", subject, containers=[{"name": "c", "image": "i"}])
+    launcher["metadata"]["labels"] = {"kubevirt.io": "virt-launcher"}
+    counted = Client(lab.counted)
+    before = await counted.create(PODS, launcher)
+    lab.counted.writes.clear()
+    told = {**before, "status": {**before["status"], "message": "told"}}
+    marked = {**told, "metadata": {**before["metadata"], "labels": {"mine": "yes"}}}
+    writes = (Change(PODS, before, told, status=True), Change(PODS, told, marked))
+    await Writer(counted, events, VMS, subject).carry_out(Outcome(writes))
+    found = await lab.client.get(PODS, "p", "default")
+    assert (found["metadata"]["labels"], found["status"]["message"]) == ({"mine": "yes"}, "told")
+    assert lab.counted.writes == {("PATCH", "pods"): 1}
 
 
 async def test_what_exists_already_is_ours_if_it_has_our_owner(lab: Lab, events: EventRecorder) -> None:

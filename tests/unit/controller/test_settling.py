@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from anyvisor.controller.outcome import Change, Create, Outcome, Problem, normal
-from anyvisor.controller.settling import creates, held_back, merged, settle
+from anyvisor.controller.settling import creates, held_back, joined, merged, settle
 from anyvisor.kube.resources import PODS, VMIS, VMS
 
 Json = dict[str, object]
@@ -71,3 +71,25 @@ def test_a_creation_that_a_problem_hinders_is_none() -> None:
     assert creates(PODS, Outcome(create))
     assert not creates(VMIS, Outcome(create))
     assert not creates(PODS, Outcome(create, problem=Problem("Stuck", "It is stuck.")))
+
+
+def pod(marks: Json, status: Json) -> Json:
+    return {"metadata": {"name": "p", "labels": marks}, "status": status}
+
+
+def test_a_pods_metadata_and_status_go_in_one_write_at_the_place_of_the_first() -> None:
+    first, told, marked = pod({}, {}), pod({}, {"s": 1}), pod({"l": "1"}, {"s": 1})
+    other = Change(VMIS, thing(0), thing(1))
+    once = Change(PODS, first, marked, status=True, metadata=True)
+    assert joined([Change(PODS, first, told, status=True), other, Change(PODS, told, marked)]) == (once, other)
+    labelled = pod({"l": "1"}, {})
+    assert joined([Change(PODS, first, labelled), Change(PODS, labelled, marked, status=True)]) == (once,)
+
+
+def test_what_is_one_write_already_or_of_several_objects_stays_as_it_is() -> None:
+    first, second = pod({}, {}), {**pod({}, {}), "metadata": {"name": "q"}}
+    marked = pod({"l": "1"}, {})
+    apart = (Change(PODS, first, marked), Change(PODS, second, second, status=True))
+    assert joined(apart) == apart
+    vms = (Change(VMS, thing(0), thing(1)), Change(VMS, thing(0), thing(1), status=True))
+    assert joined(vms) == vms, "a custom resource takes nothing but the status at its subresource"

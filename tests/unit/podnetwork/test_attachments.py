@@ -58,6 +58,6 @@ def test_a_pods_annotations() -> None:
     pod: dict[str, Any] = {"metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": text}}}
     assert wanted(pod) == [Wanted("lab", "lan", "pod1")]
     assert wanted({"metadata": {}}) == []
-    own, other = network_status("10.64.0.2", [("lab/lan", "pod1", "02:00:00:00:00:01")])
+    own, other = json.loads(network_status("10.64.0.2", [("lab/lan", "pod1", "02:00:00:00:00:01")]))
     assert (own["default"], own["interface"], own["ips"]) == (True, "eth0", ["10.64.0.2"])
     assert (other["name"], other["interface"], other["mac"]) == ("lab/lan", "pod1", "02:00:00:00:00:01")

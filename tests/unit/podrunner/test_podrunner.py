@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from anyvisor.embedded.podnetwork.attachments import network_status
 from anyvisor.embedded.podrunner import cgroups, node, status
 from anyvisor.embedded.podrunner.records import ExitRecord, PodBooks, PodRecord
 from anyvisor.embedded.podrunner.sandbox import Sandbox
@@ -46,12 +47,36 @@ def test_a_running_pod():
     (container,) = state["containerStatuses"]
     assert container["state"] == {"running": {"startedAt": NOW}}
     assert container["ready"] is True
-    assert ready(state) == "False", "its readiness gate is not met yet"
+    assert ready(state) == "True", "its guest was not started yet, so it is not paused either"
 
 
-def test_a_readiness_gate_that_is_met():
-    state = reported(RUNNING, pod(status={"conditions": [{"type": GATE, "status": "True"}]}))
-    assert ready(state) == "True"
+@pytest.mark.parametrize("held", ["True", "False"])
+def test_the_readiness_gate_is_the_controllers_once_there_is_one(held: str):
+    gate = {"type": GATE, "status": held, "reason": "Said"}
+    state = reported(RUNNING, pod(status={"conditions": [gate]}))
+    assert ready(state) == held
+    assert gate in state["conditions"]
+
+
+def test_a_gate_that_somebody_else_keeps_is_waited_for():
+    spec = {"containers": [{"name": "compute", "image": "i"}], "readinessGates": [{"conditionType": "other"}]}
+    assert ready(reported(RUNNING, pod(spec=spec))) == "False"
+
+
+def test_a_pod_on_our_own_network_is_told_of_it_with_the_first_report():
+    made = status.patch(pod(), RUNNING, "127.0.0.1", NOW, networked=True)
+    assert made is not None
+    (text,) = made["metadata"]["annotations"].values()
+    assert text == network_status("10.0.0.2"), "as the agent would write it"
+    assert set(made["metadata"]["annotations"]) == {"k8s.v1.cni.cncf.io/network-status"}
+
+
+@pytest.mark.parametrize("annotation", ["k8s.v1.cni.cncf.io/network-status", "k8s.v1.cni.cncf.io/networks"])
+def test_the_agent_tells_of_further_networks(annotation: str):
+    metadata = {"name": "p", "namespace": "ns", "uid": "u", "annotations": {annotation: "[]"}}
+    made = status.patch(pod(metadata=metadata), RUNNING, "127.0.0.1", NOW, networked=True)
+    assert made is not None
+    assert "metadata" not in made
 
 
 def test_the_same_status_is_not_written_again():

@@ -90,9 +90,10 @@ class Actions:
                     "", "pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host"
                 )
             spec["nodeName"] = node
-            notes = lookup(body, ("metadata", "annotations"))
-            if notes:
-                pod["metadata"].setdefault("annotations", {}).update(notes)
+            for part in ("annotations", "labels"):
+                notes = lookup(body, ("metadata", part))
+                if notes:
+                    pod["metadata"].setdefault(part, {}).update(notes)
             _set_condition(pod, "PodScheduled", "True")
             return pod
 

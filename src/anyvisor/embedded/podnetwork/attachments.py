@@ -5,7 +5,7 @@ https://www.cni.dev/plugins/current/main/bridge/ and the Kubernetes network plum
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -121,10 +121,10 @@ def link_batch(link: str, interface: str, namespace: str, mtu: int, wanted: Brid
     )
 
 
-def network_status(pod_ip: str, attached: list[tuple[str, str, str]]) -> list[Json]:
-    """The annotation's entries: the pod's own network, then (name, interface, MAC) of the others."""
+def network_status(pod_ip: str, attached: Sequence[tuple[str, str, str]] = ()) -> str:
+    """The annotation's text: the pod's own network, then (name, interface, MAC) of the others."""
     own: Json = {"name": "anyvisor", "interface": "eth0", "ips": [pod_ip] if pod_ip else [], "default": True, "dns": {}}
     others: list[Json] = [
         {"name": name, "interface": interface, "mac": mac, "dns": {}} for name, interface, mac in attached
     ]
-    return [own, *others]
+    return json.dumps([own, *others], separators=(",", ":"))

@@ -77,8 +77,7 @@ class PodAttachments:
         await self._report(pod, found)
 
     async def _report(self, pod: Json, found: list[tuple[str, str, str]]) -> None:
-        report = attachments.network_status(text_at(pod, "status", "podIP"), found)
-        text = json.dumps(report, separators=(",", ":"))
+        text = attachments.network_status(text_at(pod, "status", "podIP"), found)
         if annotations(pod).get(attachments.STATUS) != text:
             patch: Json = {"metadata": {"annotations": {attachments.STATUS: text}}}
             await self._writer.patch(PODS, name(pod), namespace(pod), patch)

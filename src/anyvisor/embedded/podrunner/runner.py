@@ -373,7 +373,9 @@ class PodRunner:
         return record
 
     async def _report(self, pod: Json, record: PodRecord) -> None:
-        patch = status.patch(pod, record, HOST_IP, _now(), answering=self._prober.ready(record.uid))
+        networked = self.config.networks is not None
+        answering = self._prober.ready(record.uid)
+        patch = status.patch(pod, record, HOST_IP, _now(), answering=answering, networked=networked)
         if patch is not None:
             with contextlib.suppress(NotFound):
                 await self.config.client.patch(PODS, name(pod), namespace(pod), patch, subresource="status")

@@ -4,10 +4,15 @@ https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
 """
 
 from anyvisor.agent.status import replaced_condition
-from anyvisor.api.meta import Json, conditions, list_at, object_at
+from anyvisor.api.meta import Json, annotations, conditions, list_at, object_at
 from anyvisor.api.wire import Time
+from anyvisor.embedded.podnetwork.attachments import STATUS, WANTED, network_status
 from anyvisor.embedded.podrunner.records import ExitRecord, PodRecord
 
+UNPAUSED = "kubevirt.io/virtual-machine-unpaused"
+"""The readiness gate of launcher pods. The controller keeps it; that a guest which is yet to start is not paused is
+said here with the pod's first report, which spares two more writes of each pod."""
+_NOT_PAUSED: Json = {"type": UNPAUSED, "status": "True", "reason": "NotPaused", "message": "The guest is not paused."}
 UNKNOWN_CODE = 137
 """What a kubelet reports for a container whose end nobody saw."""
 
@@ -19,10 +24,13 @@ def exit_code(ended: ExitRecord) -> int:
     return ended.code if ended.code is not None else UNKNOWN_CODE
 
 
-def patch(pod: Json, record: PodRecord, host_ip: str, now: Time, *, answering: bool = True) -> Json | None:
+def patch(
+    pod: Json, record: PodRecord, host_ip: str, now: Time, *, answering: bool = True, networked: bool = False
+) -> Json | None:
     """The merge patch for the pod's status; None when it says all that already.
 
-    `answering`: whether its readiness probes hold.
+    `answering`: whether its readiness probes hold. `networked`: whether it is on this machine's own pod network, which
+    it is told with the first report, as a network plug-in does.
     """
     status = object_at(pod, "status")
     wanted: Json = {
@@ -42,7 +50,12 @@ def patch(pod: Json, record: PodRecord, host_ip: str, now: Time, *, answering: b
         wanted["podIP"] = record.pod_ip
         wanted["podIPs"] = [{"ip": record.pod_ip}]
     changed = {key: value for key, value in wanted.items() if status.get(key) != value}
-    return {"status": changed} if changed else None
+    if not changed:
+        return None
+    result: Json = {"status": changed}
+    if networked and record.pod_ip and STATUS not in annotations(pod) and WANTED not in annotations(pod):
+        result["metadata"] = {"annotations": {STATUS: network_status(record.pod_ip)}}
+    return result
 
 
 START = "CreateContainerError"
@@ -116,9 +129,11 @@ def _terminated(record: PodRecord, ended: ExitRecord) -> Json:
 def _conditions(pod: Json, record: PodRecord, now: Time, *, answering: bool) -> list[Json]:
     running = record.pid > 0 and record.exit is None
     gates = [str(gate["conditionType"]) for gate in list_at(pod, "spec", "readinessGates")]
-    held = {str(c.get("type")): c.get("status") == "True" for c in conditions(pod)}
-    ready = running and answering and all(held.get(gate, False) for gate in gates)
     result = conditions(pod)
+    if running and UNPAUSED in gates and all(c.get("type") != UNPAUSED for c in result):
+        result = replaced_condition(result, _NOT_PAUSED, now)
+    held = {str(c.get("type")): c.get("status") == "True" for c in result}
+    ready = running and answering and all(held.get(gate, False) for gate in gates)
     for type_, holds in (
         ("PodReadyToStartContainers", running),
         ("Initialized", True),

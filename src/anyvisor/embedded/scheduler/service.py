@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 NAME: Final = "default-scheduler"
 """Value of `spec.schedulerName` of the pods that are ours; the API's default."""
 
+LAUNCHER_LABEL: Final = "kubevirt.io"
+LAUNCHER: Final = "virt-launcher"
+NODE_LABEL: Final = "kubevirt.io/nodeName"
+
 QUIET: Final = 2.0
 LONGEST_SETTLING: Final = 20.0
 """Seconds, after a start with priority classes: without one more pod, and at most."""
@@ -170,7 +174,7 @@ class Scheduler:
         binding: Json = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": name, "namespace": namespace, "uid": pod.metadata.uid},
+            "metadata": {"name": name, "namespace": namespace, "uid": pod.metadata.uid, "labels": _labels(pod, node)},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         self._assumed.add(pod.key)
@@ -211,6 +215,11 @@ class Scheduler:
         except errors.NotFound:
             return
         self._events.record(reference(PODS, found), EventKind.WARNING, "FailedScheduling", message)
+
+
+def _labels(pod: Pod, node: str) -> dict[str, str]:
+    """Labels that the pod gets with its binding: a launcher's node, which the controller would have to add later."""
+    return {NODE_LABEL: node} if pod.labels.get(LAUNCHER_LABEL) == LAUNCHER else {}
 
 
 def _is_open(pod: Pod) -> bool:
