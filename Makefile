@@ -81,8 +81,8 @@ proto: venv ## Python code of the HRI's proto files
 crds: venv ## deploy/crds from the models
 	@$(PY) -m anyvisor.api.crd
 
-conform: system venv guests ## hold every driver of this machine to the specification
-	@$(PY) -m tools.conform
+conform: system venv guests ## hold every driver of this machine to the specification; ARGS=--write keeps the evidence
+	@$(PY) -m tools.conform $(ARGS)
 
 replay: venv ## run a file of recorded cases against the product: make replay FILE=F
 	@$(PY) -m tools.replay "$(FILE)"

@@ -1,9 +1,11 @@
 """Run the conformance suite on every driver of this repository, as far as it can be tried here.
 
 It prints a line per driver and level. A driver whose VMM is not here says so itself, and what needs a machine is
-skipped with that reason.
+skipped with that reason. With `--write`, the result of a driver that failed nothing lies beside its manifest
+afterwards: the evidence that it ships. A manifest that changes makes it worthless, so write it anew then.
 """
 
+import argparse
 import asyncio
 import json
 import os
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from google.protobuf.json_format import ParseDict
 
-from anyvisor.hri import conformance, manifests
+from anyvisor.hri import conformance, evidence, manifests
 from anyvisor.hri.conformance import DriverStartError, Files, Options, Outcome, Report
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 from anyvisor.planning.manifest import parse
@@ -31,7 +33,7 @@ EXAMPLE = ROOT / "examples" / "drivers" / "uml"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A driver, and how far it is tried."""
+    """A driver, and how far it is tried. Its evidence lies beside the manifest."""
 
     name: str
     level: int
@@ -67,7 +69,7 @@ def subjects() -> list[Subject]:
     if program.exists():
         found.append(
             Subject(
-                "uml (example)",
+                "uml",
                 1,
                 str(program),
                 EXAMPLE / "manifest.json",
@@ -144,10 +146,30 @@ def say(subject: Subject, report: Report) -> None:
     sys.stdout.flush()
 
 
+def write(subject: Subject, report: Report) -> None:
+    """Keep the result as the driver's evidence, unless something failed."""
+    file = subject.manifest.with_name(evidence.FILE)
+    if not report.passed:
+        print(f"{subject.name:18} {file.name} stays as it is: a result with a failed check proves nothing")
+        return
+    file.write_text(conformance.as_json(report), encoding="utf-8")
+    print(f"{subject.name:18} written: {file.relative_to(ROOT)}")
+
+
+def options() -> argparse.Namespace:
+    """Which drivers, and what becomes of the results."""
+    parser = argparse.ArgumentParser(prog="make conform ARGS=", description=main.__doc__)
+    parser.add_argument("drivers", nargs="*", metavar="DRIVER", help="these alone, as the lines name them")
+    parser.add_argument("--write", action="store_true", help="write each result as the evidence that the driver ships")
+    return parser.parse_args()
+
+
 def main() -> int:
     """0 when no check failed."""
-    failed = False
+    failed, asked = False, options()
     for subject in subjects():
+        if asked.drivers and subject.name not in asked.drivers:
+            continue
         with (
             tempfile.TemporaryDirectory(prefix="av-", dir="/tmp") as folder,
             surroundings(subject, Path(folder)) as missing,
@@ -162,6 +184,8 @@ def main() -> int:
                 failed = True
                 continue
         say(subject, report)
+        if asked.write:
+            write(subject, report)
         failed = failed or bool(report.failed)
     return 1 if failed else 0
 

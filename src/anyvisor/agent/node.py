@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -36,6 +37,8 @@ _CPU_MODEL_LABEL: Final = "cpu-model.node.kubevirt.io"
 _DRIVER_LABEL: Final = "/driver"
 """What follows a driver's name in the label that says that it works on the node."""
 
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
 _LIMITS: Final = {"cpu.count": "cpu.count", "memory.bytes": "memory.size", "memory.size": "memory.size"}
 
 
@@ -58,6 +61,8 @@ def driver_status(session: DriverSession, old: Json, time: Time) -> Json:
     if info is not None:
         result["version"] = info.version
         result["hriMinor"] = session.client.minor
+        if _DIGEST.fullmatch(info.manifest_digest):
+            result["manifestDigest"] = info.manifest_digest
     return result
 
 

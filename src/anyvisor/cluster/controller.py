@@ -101,7 +101,7 @@ async def install(client: Client, config: ControllerConfig, packages: Sequence[D
             "apiVersion": _API_VERSION,
             "kind": "HypervisorDriver",
             "metadata": {"name": package.manifest["driver"]},
-            "spec": {"manifest": manifest_for(package, config.images)},
+            "spec": {**package.spec, **image_of(package, config.images)},
         }
         await client.apply(DRIVERS, driver, field_manager=_MANAGER)
     default = max(packages, key=lambda package: len(package.manifest["capabilities"]), default=None)
@@ -115,11 +115,10 @@ async def install(client: Client, config: ControllerConfig, packages: Sequence[D
     await _configuration(client, config.namespace)
 
 
-def manifest_for(package: DriverPackage, images: Mapping[str, str]) -> Json:
-    """The driver's manifest with the launcher image of this installation."""
+def image_of(package: DriverPackage, images: Mapping[str, str]) -> Json:
+    """The launcher image of this installation; the manifest stays as the driver ships it, and so does its digest."""
     image = images.get(package.name)
-    manifest = package.manifest
-    return {**manifest, "pod": {**(manifest.get("pod") or {}), "image": image}} if image else manifest
+    return {"image": image} if image else {}
 
 
 async def _configuration(client: Client, namespace: str) -> None:

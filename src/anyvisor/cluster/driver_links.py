@@ -20,6 +20,7 @@ from typing import Final
 from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.handover import peer_of
 from anyvisor.cluster.pods import NodePods
+from anyvisor.hri.manifests import digest, stated
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.kube.objects import CachedObject
 
@@ -76,11 +77,15 @@ class DriverLinks:
         place = self.directory / version.folder
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         manifest = version.package.manifest
-        stated = frozenset(
-            name for name, statement in manifest["capabilities"].items() if statement.get("state") in (True, "yes")
-        )
         hri, descriptors = (str(place / name) for name in SOCKETS)
-        return DriverAddress(manifest["driver"], hri, descriptors, stated, version.retired)
+        return DriverAddress(
+            manifest["driver"],
+            hri,
+            descriptors,
+            stated(manifest),
+            version.retired,
+            manifest_digest="" if version.retired else digest(manifest),
+        )
 
     async def run(self) -> None:
         """Follow the driver pods until cancelled."""

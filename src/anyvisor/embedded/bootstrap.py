@@ -64,7 +64,7 @@ async def install(client: Client, packages: Sequence[DriverPackage]) -> None:
             "apiVersion": _API_VERSION,
             "kind": "HypervisorDriver",
             "metadata": {"name": package.manifest["driver"]},
-            "spec": {"manifest": package.manifest},
+            "spec": package.spec,
         }
         await client.apply(DRIVERS, driver, field_manager=_MANAGER)
         try:

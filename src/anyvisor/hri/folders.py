@@ -6,20 +6,17 @@ my-driver/
   evidence.json                results of `anyvisor conform --json`, one or a list; optional
 """
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from anyvisor.hri import manifests
+from anyvisor.hri import evidence, manifests
 from anyvisor.planning.manifest import Manifest, ManifestError, parse
 from anyvisor.planning.registry import registry
 
 MANIFESTS: Final = ("manifest.yaml", "manifest.yml", "manifest.json")
-EVIDENCE: Final = "evidence.json"
-MAX_EVIDENCE_BYTES: Final = 1 << 20
 
 
 class FolderError(ValueError):
@@ -66,7 +63,7 @@ def read(directory: Path) -> DriverFolder:
         raise FolderError("\n  ".join((f"{file} cannot be used:", *error.problems))) from error
     except (OSError, UnicodeDecodeError) as error:
         raise FolderError(f"{file} cannot be read: {error}") from error
-    found = DriverFolder(directory, raw, manifest, _evidence(directory / EVIDENCE))
+    found = DriverFolder(directory, raw, manifest, _evidence(directory / evidence.FILE))
     program = Path(found.command("", "")[0])
     if not (program.is_file() and os.access(program, os.X_OK)):
         raise FolderError(
@@ -78,14 +75,9 @@ def read(directory: Path) -> DriverFolder:
 
 def _evidence(file: Path) -> tuple[Mapping[str, Any], ...]:
     try:
-        if file.stat().st_size > MAX_EVIDENCE_BYTES:
-            raise FolderError(f"{file} has more than {MAX_EVIDENCE_BYTES} bytes")
-        data: Any = json.loads(file.read_text(encoding="utf-8"))
+        with file.open(encoding="utf-8") as stream:
+            return evidence.read(stream.read(evidence.MAX_BYTES + 1))
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError) as error:
+    except (OSError, UnicodeDecodeError, evidence.EvidenceError) as error:
         raise FolderError(f"{file} cannot be read: {error}") from error
-    results = cast("list[Any]", data if isinstance(data, list) else [data])
-    if not all(isinstance(result, dict) for result in results):
-        raise FolderError(f"{file} holds no results of `anyvisor conform --json`")
-    return tuple(results)

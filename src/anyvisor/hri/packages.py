@@ -1,6 +1,6 @@
 """The drivers that are installed here, found by entry point; nothing of a driver is imported before it is named."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import yaml
 
+from anyvisor.hri import evidence
 from anyvisor.hri.kit.driver import Driver
 
 _GROUP = "anyvisor.drivers"
@@ -35,6 +36,14 @@ class DriverPackage:
     """The account that the driver must have, where its VMM asks for one; else it gets a user without a name."""
     groups: tuple[str, ...] = ()
     """Groups, by name, that give it the way to its VMM; those that the host lacks are left out."""
+    evidence: tuple[Mapping[str, Any], ...] = ()
+    """Results of the conformance program that come with it; none where it ships none."""
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What a HypervisorDriver object says of it."""
+        proof = {"evidence": [dict(result) for result in self.evidence]} if self.evidence else {}
+        return {"manifest": self.manifest, **proof}
 
 
 def installed() -> list[str]:
@@ -67,14 +76,16 @@ def load(name: str) -> DriverPackage:
     try:
         module = cast("ModuleType", entry.load())
         text = files(module).joinpath("manifest.yaml").read_text(encoding="utf-8")
+        proof = files(module).joinpath(evidence.FILE)
         return DriverPackage(
             name,
             cast("dict[str, Any]", yaml.safe_load(text)),
             module.create_driver,
             getattr(module, "USER", ""),
             getattr(module, "GROUPS", ()),
+            evidence.read(proof.read_text(encoding="utf-8")) if proof.is_file() else (),
         )
-    except (ImportError, AttributeError, OSError, yaml.YAMLError) as error:
+    except (ImportError, AttributeError, OSError, yaml.YAMLError, evidence.EvidenceError) as error:
         raise DriverError(f"driver {name} is not complete: {error}") from error
 
 

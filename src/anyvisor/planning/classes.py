@@ -56,7 +56,7 @@ def installed(driver: Mapping[str, Any]) -> Driver:
     if known is not None:
         return known
     try:
-        found = _parsed(msgspec.json.encode(object_at(driver, "spec", "manifest")))
+        found = _parsed(msgspec.json.encode(object_at(driver, "spec", "manifest")), text_at(driver, "spec", "image"))
     except (ManifestError, TypeError) as error:
         raise ClassError("DriverNotUsable", f"the manifest of driver {name} cannot be used: {error}") from error
     if all(key):
@@ -67,10 +67,13 @@ def installed(driver: Mapping[str, Any]) -> Driver:
 
 
 @lru_cache(maxsize=64)
-def _parsed(raw: bytes) -> Driver:
-    """A manifest costs milliseconds to check, and every machine asks for it."""
+def _parsed(raw: bytes, image: str) -> Driver:
+    """A manifest costs milliseconds to check, and every machine asks for it. `image` stands before the manifest's."""
     decoded = msgspec.json.decode(raw)
     manifest: Manifest = parse(decoded, registry())
+    if image:
+        pod = msgspec.structs.replace(manifest.pod, image=image, images={})
+        manifest = msgspec.structs.replace(manifest, pod=pod)
     return Driver(manifest, digest(decoded))
 
 

@@ -29,6 +29,12 @@ class DriverFacts:
     accelerators: tuple[str, ...] | None = None
     narrowed: Mapping[str, Narrowing] = field(default_factory=dict[str, Narrowing])
     reason: str = ""
+    manifest_digest: str = ""
+    """Of the manifest that the driver runs by there; empty = not told."""
+
+    def runs(self, digest: str) -> bool:
+        """Whether the driver there is not known to run by another manifest than the one of this digest."""
+        return self.manifest_digest in ("", digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ def _driver(entry: Mapping[str, Any]) -> DriverFacts:
         ),
         narrowed=narrowed,
         reason=next((reason for reason in reasons if reason), ""),
+        manifest_digest=_text(entry.get("manifestDigest")),
     )
 
 

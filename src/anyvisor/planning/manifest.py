@@ -38,6 +38,7 @@ class Statement(_Data, frozen=True, kw_only=True):
 
     state: bool | Literal["yes", "no"]
     level: Level = "supported"
+    """What its owners say. Supported counts as claimed until a conformance result of this manifest proves it."""
     when: Literal["cold", "live"] = "live"
     """For changes: only while the machine is stopped, or also while it runs."""
     values: tuple[str, ...] = ()
@@ -53,8 +54,6 @@ class Statement(_Data, frozen=True, kw_only=True):
     """Architectures for which it holds; empty = all."""
     note: str = ""
     """For people: why not, or under which condition. Shown in findings."""
-    evidence: str = ""
-    """Digest of the conformance result that proves it; without, the level counts as claimed."""
 
     @property
     def yes(self) -> bool:

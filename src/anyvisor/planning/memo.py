@@ -37,7 +37,8 @@ class Memo:
         defaulted: Mapping[str, str] | None = None,
     ) -> Plan:
         """As `planner.plan`, whose arguments these are."""
-        key = digest((_anonymous(spec), hypervisor_class, driver.digest, self._fleet(nodes), policy, defaulted))
+        known = (driver.digest, driver.manifest.pod.image)
+        key = digest((_anonymous(spec), hypervisor_class, known, self._fleet(nodes), policy, defaulted))
         found = self._plans.get(key)
         if found is None:
             found = self._plans[key] = plan(spec, hypervisor_class, driver, nodes, policy, defaulted=defaulted)

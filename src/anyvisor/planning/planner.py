@@ -87,7 +87,7 @@ def assess(
     found += _class_findings(hypervisor_class, manifest, allowed)
     accelerator, possible, problems = _accelerator(hypervisor_class, manifest, nodes, allowed)
     found += problems
-    found += _node_findings(manifest, nodes, verdicts.needs, accelerator)
+    found += _node_findings(driver, nodes, verdicts.needs, accelerator)
     model = resources.model_of(manifest, hypervisor_class)
     for problem in check(model):
         found.append(_class_finding("PARAM_INVALID", f"the class's {problem}"))
@@ -278,8 +278,9 @@ def _no_accelerator(hypervisor_class: Mapping[str, Any], manifest: Manifest, off
 
 
 def _node_findings(
-    manifest: Manifest, nodes: Sequence[NodeFacts], needs: Sequence[Need], accelerator: str
+    driver: Driver, nodes: Sequence[NodeFacts], needs: Sequence[Need], accelerator: str
 ) -> list[Finding]:
+    manifest = driver.manifest
     if not nodes:
         return []
     present = [(node, facts) for node in nodes if (facts := node.drivers.get(manifest.driver)) is not None]
@@ -310,8 +311,8 @@ def _node_findings(
             )
         ]
     able = [facts for (_, facts), (_, found) in zip(present, lacking, strict=True) if found is None]
-    if not any(facts.healthy for facts in able):
-        reason = next((facts.reason for facts in able if facts.reason), "it reports no reason")
+    if not any(facts.healthy and facts.runs(driver.digest) for facts in able):
+        reason = next((found for facts in able if (found := _trouble(facts, driver))), "it reports no reason")
         return [
             Finding(
                 code="DRIVER_UNHEALTHY",
@@ -322,6 +323,13 @@ def _node_findings(
             )
         ]
     return []
+
+
+def _trouble(facts: DriverFacts, driver: Driver) -> str:
+    if facts.runs(driver.digest):
+        return facts.reason
+    other = f"version {facts.version}" if facts.version != driver.manifest.version else "the same version"
+    return f"there it is {other} by another manifest than the installed one: complete the upgrade of the driver's pods"
 
 
 def _node_lack(facts: DriverFacts, needs: Sequence[Need], accelerator: str) -> tuple[Need | None, str] | None:

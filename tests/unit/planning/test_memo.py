@@ -7,11 +7,12 @@ from uuid import uuid4
 import pytest
 
 from anyvisor.planning import memo as room
+from anyvisor.planning.classes import installed
 from anyvisor.planning.facts import DriverFacts, NodeFacts
 from anyvisor.planning.judge import Policy
 from anyvisor.planning.memo import Memo
 from anyvisor.planning.planner import plan
-from tests.unit.planning.builders import driver, hypervisor_class, small
+from tests.unit.planning.builders import driver, hypervisor_class, manifest, small
 
 DRIVER = driver()
 NODES = (NodeFacts("node-1", {DRIVER.manifest.driver: DriverFacts(DRIVER.manifest.driver, accelerators=("kvm",))}),)
@@ -92,3 +93,15 @@ def test_the_facts_of_all_nodes_are_read_once(made: list[Any], monkeypatch: pyte
     memo.plan(small(cpu={"cores": 1}), hypervisor_class(), DRIVER, fewer)
     memo.plan(small(cpu={"cores": 1}), hypervisor_class(), DRIVER, list(fewer))
     assert len(made) == 3, "facts are known by what they say, however they come"
+
+
+def test_the_image_of_the_installation_is_part_of_the_question(made: list[Any]):
+    memo = Memo()
+    raw = {"metadata": {"name": DRIVER.manifest.driver}, "spec": {"manifest": manifest()}}
+    own = installed(raw)
+    other = installed({**raw, "spec": {**raw["spec"], "image": "registry.test/launcher:2"}})
+    assert own.digest == other.digest
+    images = [memo.plan(machine(), hypervisor_class(), each).pod.image for each in (own, other)]
+    assert images == ["example.org/test:1", "registry.test/launcher:2"]
+    arm = {**machine(), "architecture": "arm64"}
+    assert memo.plan(arm, hypervisor_class(), other).pod.image == "registry.test/launcher:2"

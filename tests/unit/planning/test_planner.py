@@ -261,6 +261,9 @@ def node(name: str, *accelerators: str, **more: Any) -> NodeFacts:
         ([node("a", "kvm"), node("b", "emulation")], {"allowEmulation": False}, "kvm", "", "SATISFIED"),
         ([NodeFacts("a")], {}, "auto", "DRIVER_ABSENT", "SATISFIED"),
         ([node("a", "kvm", healthy=False, reason="no binary")], {}, "kvm", "DRIVER_UNHEALTHY", "SATISFIED"),
+        ([node("a", "kvm", manifest_digest="sha256:other")], {}, "kvm", "DRIVER_UNHEALTHY", "SATISFIED"),
+        ([node("a", "kvm", manifest_digest=driver().digest)], {}, "kvm", "", "SATISFIED"),
+        ([node("a", "kvm", manifest_digest="sha256:other"), node("b", "kvm")], {}, "kvm", "", "SATISFIED"),
     ],
 )
 def test_accelerators_and_nodes(nodes: Any, policy: Any, accelerator: str, code: str, verdict: str):
@@ -269,6 +272,11 @@ def test_accelerators_and_nodes(nodes: Any, policy: Any, accelerator: str, code:
     assert [finding.code for finding in made.findings] == ([code] if code else [])
     devices = {device.resource: device.count for device in made.resources.devices}
     assert devices == ({"devices.kubevirt.io/kvm": 1} if accelerator == "kvm" else {})
+
+
+def test_a_node_whose_driver_has_another_manifest_is_named():
+    found = plan(small(), hypervisor_class(), driver(), [node("a", "kvm", manifest_digest="sha256:x", version="1.0")])
+    assert "version 1.0 by another manifest than the installed one" in found.findings[0].message
 
 
 def test_an_accelerator_by_the_class():

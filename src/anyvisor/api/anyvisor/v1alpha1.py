@@ -13,6 +13,8 @@ class HypervisorDriverSpec(Model, frozen=True, kw_only=True):
     """The driver's manifest, as it ships it: capabilities, overhead model, pod shape, parameter schema."""
     evidence: tuple[dict[str, Any], ...] | None = None
     """Results of the conformance program: what they prove of this manifest counts as supported, the rest as claimed."""
+    image: str | None = None
+    """The launcher image of this installation, in place of those that the manifest names."""
 
 
 class HypervisorDriver(Model, frozen=True, kw_only=True):
@@ -108,6 +110,8 @@ class NodeDriver(Model, frozen=True, kw_only=True):
     """What virtualizes CPU and memory here, best first: `kvm`, `mshv` or `emulation`."""
     hri_minor: Int32 | None = None
     """The minor version of the hypervisor runtime interface that the driver speaks."""
+    manifest_digest: str | None = None
+    """Digest of the manifest that the driver on this node runs by."""
 
 
 class NodeAgent(Model, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """A memory control group of our own, of either version: what a VMM really needs, and an end for lack of memory."""
 
 import contextlib
+import itertools
 import os
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final, Self
 
 ROOT: Final = Path("/sys/fs/cgroup")
 _REMOVE_SECONDS: Final = 5.0
+_COUNT: Final = itertools.count(1)
 
 
 class CgroupError(Exception):
@@ -81,5 +83,5 @@ class Cgroup:
 
 
 def name_for(machine: str) -> str:
-    """A name that no other run has."""
-    return f"anyvisor-{os.getpid()}-{machine}"
+    """A name that no other run has, nor an earlier machine of this one, whose group may still be there."""
+    return f"anyvisor-{os.getpid()}-{next(_COUNT)}-{machine}"
