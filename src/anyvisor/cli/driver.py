@@ -112,7 +112,7 @@ def _upgrade(api: Api, folder: "DriverFolder") -> None:
     _put(api, folder)
     _apply(api, "HypervisorDriver", "hypervisordrivers", name, _driver_spec(folder))
     print(f"driver {name} is now {folder.version} (was {old.version})")
-    if running and driver_store.takes_over(folder.manifest, old.version):
+    if running and folder.manifest.adopts(old.version):
         print(f"{len(running)} running VMs go on, and the new version takes them over")
     elif running:
         print(f"{len(running)} running VMs stay with {old.version}, which goes when the last of them has ended")

@@ -13,11 +13,8 @@ from typing import Final
 from anyvisor.embedded.instance import Instance
 from anyvisor.hri import folders
 from anyvisor.hri.folders import DriverFolder, FolderError
-from anyvisor.planning.manifest import Manifest
 
 CURRENT: Final = "current"
-ADOPTING: Final = ("live", "local")
-"""Modes of the skew table by which a new version takes over machines of an old one."""
 
 
 def root(instance: Instance) -> Path:
@@ -83,15 +80,6 @@ def clean(instance: Instance) -> None:
             shutil.rmtree(folder.directory, ignore_errors=True)
 
 
-def takes_over(new: Manifest, old: str) -> bool:
-    """Whether the skew table says that the new version adopts running machines of the old one."""
-    return any(
-        old in (skew.from_, "") or skew.from_ == "*"
-        for skew in new.skew
-        if skew.mode in ADOPTING and skew.to in (new.version, "*")
-    )
-
-
 def _names(instance: Instance) -> list[str]:
     return sorted(path.parent.name for path in root(instance).glob(f"*/{CURRENT}"))
 
@@ -115,7 +103,7 @@ def _holds(instance: Instance, folder: DriverFolder) -> bool:
         current = folders.read(root(instance) / folder.name / CURRENT)
     except FolderError:
         return True
-    if takes_over(current.manifest, folder.version):
+    if current.manifest.adopts(folder.version):
         return False
     return (folder.name, folder.version) in _recorded(instance)
 

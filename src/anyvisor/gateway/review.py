@@ -5,7 +5,7 @@ a verdict of each class comes out, with counter-offers in the order of what they
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,13 +15,17 @@ from anyvisor.admission.config import ClusterConfig
 from anyvisor.admission.dispatch import admit_machine
 from anyvisor.admission.result import AdmissionResult
 from anyvisor.api.meta import Json, StatusCause, StatusDetails, kind, list_at, object_at, text_at
+from anyvisor.gateway import moves
 from anyvisor.gateway.answers import JSON, Decision, Refused, bad_request, failure
 from anyvisor.gateway.call import Call
 from anyvisor.planning.classes import ClassError, candidates
+from anyvisor.planning.evidence import standing
 from anyvisor.planning.facts import NodeFacts
+from anyvisor.planning.moves import VolumeFacts
 from anyvisor.planning.plan import Plan
 from anyvisor.planning.planner import Policy
 from anyvisor.planning.review import Option, Question, counter_offers
+from anyvisor.planning.values import is_map
 
 GROUP: Final = "reviews.anyvisor.io"
 VERSION: Final = "v1alpha1"
@@ -41,6 +45,8 @@ class Offered:
     drivers: Sequence[Mapping[str, Any]]
     nodes: Sequence[NodeFacts]
     config: ClusterConfig
+    volumes: Mapping[str, VolumeFacts] = field(default_factory=dict[str, VolumeFacts])
+    """Of the claims that a move needs facts of (`moves.claims`)."""
 
 
 def parse_review(method: str, path: str, body: bytes) -> Call:
@@ -79,10 +85,12 @@ def review(body: Json, namespace: str, offered: Offered) -> Decision:
         option = Option(candidate.hypervisor_class, candidate.driver)
         options.append(option)
         plans[name] = question.on(option).plan
-        verdicts.append(_verdict(name, plans[name]))
+        verdicts.append(_verdict(name, plans[name]) | _evidence(plans[name], option, offered))
     chosen = _chosen(named, offered, plans)
     status: Json = {"class": chosen, "classes": verdicts, "offers": _offers(chosen, question, options, plans)}
     status["verdict"] = plans[chosen].verdict if chosen in plans else "REFUSED"
+    if moves.wanted(body):
+        status["move"] = _move(body, question, chosen, offered)
     result = {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,
@@ -142,6 +150,22 @@ def _verdict(name: str, made: Plan) -> Json:
         "memoryBytes": made.resources.memory_bytes,
         "overheadBytes": made.resources.overhead_bytes,
     }
+
+
+def _evidence(made: Plan, option: Option, offered: Offered) -> Json:
+    """What the machine needs of the driver, and which of it no conformance result proves."""
+    driver = option.driver
+    present = [one for one in offered.drivers if text_at(one, "metadata", "name") == driver.manifest.driver]
+    results = [result for one in present for result in list_at(one, "spec", "evidence") if is_map(result)]
+    worths = standing(driver.manifest, driver.digest, results)
+    return {"confirmed": list(made.confirmed), "claimed": [one for one in made.confirmed if worths[one] == "claimed"]}
+
+
+def _move(body: Json, question: Question, chosen: str, offered: Offered) -> Json:
+    now = text_at(body, "spec", "machine", "status", "hypervisor", "class") or chosen
+    installed = (offered.classes, offered.drivers, offered.nodes)
+    spec, sources = dict(question.spec), question.defaulted
+    return moves.answer(body, spec, sources, now, installed, offered.volumes, question.policy)
 
 
 def _unusable(name: str, error: ClassError) -> Json:

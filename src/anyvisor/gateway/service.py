@@ -14,7 +14,7 @@ from aiohttp import web
 
 from anyvisor.admission.config import ClusterConfig
 from anyvisor.api.meta import Json, annotations, object_at, status_json, text_at, uid
-from anyvisor.gateway import cluster
+from anyvisor.gateway import cluster, moves
 from anyvisor.gateway.agents import (
     MESSAGE_HEADER,
     MESSAGE_HEADER_LIMIT,
@@ -63,12 +63,14 @@ from anyvisor.kube.resources import (
     PODS,
     PREFERENCES,
     PVCS,
+    PVS,
     VMIS,
     VMS,
     Resource,
 )
 from anyvisor.kube.transport import Request
 from anyvisor.planning.facts import node_facts
+from anyvisor.planning.moves import VolumeFacts
 
 log = logging.getLogger(__name__)
 
@@ -132,17 +134,30 @@ class Gateway:
         try:
             call = parse_review(request.method, request.path, request.body)
             await self._ready()
+            body = options(call, required=True)
             offered = Offered(
                 [one.json() for one in self._classes.values()],
                 [one.json() for one in self._drivers.values()],
                 [node_facts(one.json()) for one in self._nodes.values()],
                 self._configuration(),
+                await self._volumes(call.namespace, moves.claims(body)),
             )
             # Planning for many classes takes long enough to hold up consoles: one at a time, beside the loop.
             async with self._planning:
-                return _reply(await asyncio.to_thread(review, options(call, required=True), call.namespace, offered))
+                return _reply(await asyncio.to_thread(review, body, call.namespace, offered))
         except Refused as refused:
             return _reply(refused.decision)
+
+    async def _volumes(self, namespace: str, claims: Sequence[str]) -> dict[str, VolumeFacts]:
+        """Facts of the claims that exist; no volume is looked at that the caller's namespace has no claim on."""
+        found: dict[str, VolumeFacts] = {}
+        for name in claims:
+            claim = await self._read(PVCS, namespace, name)
+            if claim is not None:
+                bound = text_at(claim, "spec", "volumeName")
+                volume = await self._read(PVS, "", bound) if bound else None
+                found[name] = moves.volume_facts(claim, volume)
+        return found
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """Answer a request for a websocket: splice it, or refuse before the upgrade."""

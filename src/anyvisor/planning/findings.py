@@ -33,6 +33,12 @@ CODES: Final = {
     "VALUE_INVALID": "The value has no meaning for the field.",
     "EVIDENCE_MISSING": "The driver claims the capability as supported without a conformance result.",
     "IDENTITY_WOULD_CHANGE": "The guest would see another identity.",
+    "STATE_FORMAT": "The target cannot read the state of a guest that the present hypervisor runs.",
+    "NOT_RUNNING": "The machine does not run, so nothing can move while it runs.",
+    "DEVICE_OF_NODE": "The machine has a device that stays on its node.",
+    "VOLUME_ELSEWHERE": "The target cannot reach a volume.",
+    "VOLUME_NOT_SHARED": "A volume is on one node at a time, and a live move needs it on two.",
+    "VOLUME_UNKNOWN": "Nothing is known of a volume, so nobody can promise that it moves.",
 }
 
 

@@ -24,6 +24,8 @@ MAX_BYTES: Final = 256 * 1024
 MAX_STATEMENTS: Final = 1024
 MAX_VALUES: Final = 256
 MAX_DEPTH: Final = 32
+ADOPTING: Final = ("live", "local")
+"""Modes of the skew table by which a new version takes over machines of an old one."""
 MAX_START_MILLISECONDS: Final = 3_600_000
 
 Level = Literal["experimental", "supported", "deprecated"]
@@ -170,6 +172,18 @@ class Manifest(_Data, frozen=True, kw_only=True):
         """Whether the driver has the capability."""
         statement = self.capabilities.get(capability_id)
         return statement is not None and statement.yes
+
+    def takes(self, old: str) -> frozenset[str]:
+        """The modes in which the skew table takes over machines of driver version `old` (empty: not known)."""
+        return frozenset(
+            skew.mode
+            for skew in self.skew
+            if (old in (skew.from_, "") or skew.from_ == "*") and skew.to in (self.version, "*")
+        )
+
+    def adopts(self, old: str) -> bool:
+        """Whether running machines of the old version are taken over where they are."""
+        return bool(self.takes(old).intersection(ADOPTING))
 
 
 class ManifestError(ValueError):

@@ -1,14 +1,18 @@
 """MachineReview: verdicts and counter-offers, from the manifests of the drivers that are here."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from anyvisor.admission.config import ClusterConfig
+from anyvisor.gateway import moves
 from anyvisor.gateway.answers import Refused, message_of
 from anyvisor.gateway.review import Offered, parse_review, review
 from anyvisor.hri.packages import load
 from anyvisor.planning.facts import node_facts
+from anyvisor.planning.manifest import digest
+from anyvisor.planning.moves import VolumeFacts
 
 Json = dict[str, Any]
 DOMAIN_OF_FOUR: Json = {"cpu": {"sockets": 4}, "memory": {"guest": "64Mi"}, "devices": {}}
@@ -88,9 +92,83 @@ def test_only_the_classes_that_are_asked_for_are_judged(manifest: Json) -> None:
     assert status["classes"][1]["findings"][0]["code"] == "ClassNotFound"
 
 
+def running(**status: Any) -> Json:
+    """An instance of class full, with a claim, as its object tells."""
+    obj = machine(volumes=[{"name": "root", "persistentVolumeClaim": {"claimName": "root"}}])
+    obj["spec"]["domain"]["devices"] = {"disks": [{"name": "root", "disk": {"bus": "virtio"}}]}
+    hypervisor = {"class": "full", "hriMinor": 1, "accelerator": "kvm"}
+    return {**obj, "status": {"nodeName": "n", "hypervisor": hypervisor, **status}}
+
+
+def moved(manifest: Json, to: Json, machine: Json | None = None) -> Json:
+    what = replace(offered(manifest), volumes={"root": VolumeFacts(("ReadWriteOnce",))})
+    return judged({"spec": {"machine": machine or running(), "moveTo": to}}, what)["move"]
+
+
+def test_a_move_is_answered_with_what_bars_it(manifest: Json) -> None:
+    found = moved(manifest, {"class": "small"})
+    assert (found["class"], found["node"], found["how"]) == ("small", "", "cold")
+    bars = {finding["code"]: finding["bars"] for finding in found["findings"]}
+    assert bars["STATE_FORMAT"] == "live"
+    assert bars["VOLUME_NOT_SHARED"] == "live"
+    assert "cold" not in bars.values()
+    assert "nothing" in bars.values()  # what the guest would notice
+
+
+def test_a_move_to_a_node_stays_in_the_class(manifest: Json) -> None:
+    found = moved(manifest, {"node": "elsewhere"})
+    assert (found["class"], found["node"], found["how"]) == ("full", "elsewhere", "no")
+    assert found["findings"][0]["code"] == "NODE_LACKS"
+    assert found["findings"][0]["bars"] == "cold"
+
+
+def test_a_move_to_a_class_that_is_not_there(manifest: Json) -> None:
+    found = moved(manifest, {"class": "unheard"})
+    assert (found["how"], found["findings"][0]["code"]) == ("no", "ClassNotFound")
+
+
+def test_a_vm_that_does_not_run_moves_by_its_start(manifest: Json) -> None:
+    found = moved(manifest, {"class": "small"}, machine("VirtualMachine", hypervisor="full"))
+    assert found["how"] == "cold"
+    assert "NOT_RUNNING" in [finding["code"] for finding in found["findings"]]
+
+
+def test_no_move_is_answered_that_nobody_asked_for(manifest: Json) -> None:
+    assert "move" not in judged({"spec": {"machine": running()}}, offered(manifest))
+
+
+def test_facts_of_claims_that_a_move_needs() -> None:
+    body: Json = {"spec": {"machine": running(), "moveTo": {"node": "n"}}}
+    assert moves.claims(body) == ["root"]
+    assert moves.claims({"spec": {"machine": running()}}) == []
+    rule = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1", "n2"]}
+    bound = {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}}}
+    claim: Json = {"spec": {"accessModes": ["ReadWriteOnce"]}}
+    assert moves.volume_facts(claim, bound) == VolumeFacts(("ReadWriteOnce",), ("n1", "n2"))
+    assert moves.volume_facts(claim, {"spec": {}}) == moves.volume_facts(claim, None)
+
+
+def test_what_is_proven_and_what_is_only_claimed(manifest: Json) -> None:
+    package = load("qemu")
+    bare = judged({"spec": {"machine": machine()}}, offered(manifest))["classes"]
+    assert all(each["claimed"] == each["confirmed"] for each in bare)
+    proof = {
+        "suite": {"name": "anyvisor-conform"},
+        "manifest_digest": digest(dict(package.manifest)),
+        "results": [{"id": "claims.honoured", "outcome": "passed"}, {"id": "run.boot", "outcome": "passed"}],
+    }
+    what = offered(manifest)
+    proven = [{**what.drivers[0], "spec": {"manifest": manifest, "evidence": [proof]}}, what.drivers[1]]
+    full, small = judged({"spec": {"machine": machine()}}, replace(what, drivers=proven))["classes"]
+    assert set(full["claimed"]) < set(full["confirmed"])
+    assert small["claimed"] == small["confirmed"]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
+        ({"spec": {"machine": machine(), "moveTo": {}}}, 400, "spec.moveTo names a class, a node, or both"),
+        ({"spec": {"machine": machine(), "moveTo": "n"}}, 400, "spec.moveTo names a class"),
         ({}, 400, "spec.machine must hold"),
         ({"kind": "Pod"}, 400, "not a Pod"),
         ({"spec": {"machine": {"kind": "Pod"}}}, 400, "spec.machine.kind is 'Pod'"),

@@ -67,7 +67,7 @@ def _gateway() -> list[Json]:
     return [
         rule("kubevirt.io,instancetype.kubevirt.io", "*", f"{READ},create,patch,update"),
         _READ_CLASSES,
-        rule("core", "nodes,namespaces,pods,persistentvolumeclaims", READ),
+        rule("core", "nodes,namespaces,pods,persistentvolumeclaims,persistentvolumes", READ),
         rule("core", "pods/status", "patch"),
         rule("apps", "controllerrevisions", READ),
         rule("authorization.k8s.io", "subjectaccessreviews", "create"),
