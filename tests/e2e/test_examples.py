@@ -8,7 +8,7 @@ import pytest
 
 from anyvisor.drivers.qemu import facts, firmware
 from tests.e2e.conftest import Instance, eventually
-from tests.guests import installer_archive, linux_archive, uefi_archive
+from tests.guests import disk_archive, installer_archive, linux_archive, uefi_archive
 
 HERE: Final = Path(__file__).parents[2] / "examples"
 ELSEWHERE: Final = {"linux-server", "service", "two-nics"}
@@ -32,7 +32,7 @@ MOUNT: Final = f"mount -t efivarfs none {EFIVARS}"
 
 @pytest.fixture(scope="module", autouse=True)
 def images(shared: Instance) -> None:
-    for name, archive in (("linux", linux_archive), ("installer", installer_archive)):
+    for name, archive in (("linux", linux_archive), ("installer", installer_archive), ("disk", disk_archive)):
         shared.cli("image", "import", str(archive()), "--name", f"demo/{name}")
 
 

@@ -24,6 +24,21 @@ def bar(title: str) -> Generator[Report]:
 
 
 @contextmanager
+def percentage(title: str) -> Generator[Callable[[str], None]]:
+    """Show how far work is of which only a percentage is told; quietly nothing where nobody watches."""
+    if not sys.stderr.isatty():
+        yield lambda _percent: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(title, total=100.0)
+        yield lambda percent: shown.update(task, completed=float(percent) if percent[:1].isdigit() else 0.0)
+
+
+@contextmanager
 def steps(title: str) -> Generator[Callable[[str], None]]:
     """Show which step the work is at; without a terminal, one line a step."""
     if not sys.stderr.isatty():

@@ -30,6 +30,8 @@ class Chain:
     pods: list[Json] = field(default_factory=list[Json])
     events: list[Json] = field(default_factory=list[Json])
     nodes: list[Json] = field(default_factory=list[Json])
+    disks: list[Json] = field(default_factory=list[Json])
+    """DataVolumes that fill its disks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,21 @@ def _collect(api: Api, namespace: str, name: str) -> Chain:
         chain.pods = api.call("GET", f"{core}/pods", query={"labelSelector": selector})["items"]
     chain.events = api.call("GET", f"{core}/events", query={"fieldSelector": f"involvedObject.name={name}"})["items"]
     chain.nodes = api.call("GET", "/apis/anyvisor.io/v1alpha1/hypervisornodes")["items"]
+    if _phase(chain) != "Running":
+        chain.disks = _disks(api, namespace, chain)
     return chain
+
+
+def _disks(api: Api, namespace: str, chain: Chain) -> list[Json]:
+    from anyvisor.cli.filling import path
+
+    template = object_at(chain.vm or {}, "spec", "template", "spec") or object_at(chain.vmi or {}, "spec")
+    names = [
+        text_at(volume, "dataVolume", "name") or text_at(volume, "persistentVolumeClaim", "claimName")
+        for volume in list_at(template, "volumes")
+    ]
+    found = [_get(api, path(namespace, name)) for name in names if name]
+    return [each for each in found if each is not None]
 
 
 def _get(api: Api, path: str) -> Json | None:
@@ -95,7 +111,7 @@ def _get(api: Api, path: str) -> Json | None:
 
 def explain(chain: Chain) -> Reason:
     """The first thing on the way from the object to the VMM that is not as it should be."""
-    for step in (_deleting, _halted, _running, _conditions, _pod, _final, _failures):
+    for step in (_deleting, _halted, _running, _filling, _conditions, _pod, _final, _failures):
         reason = step(chain)
         if reason is not None:
             return reason
@@ -143,6 +159,19 @@ def _running(chain: Chain) -> Reason | None:
     chosen, accelerator = text_at(status, "hypervisor", "class"), text_at(status, "hypervisor", "accelerator")
     how = f", class {chosen} ({accelerator})" if chosen and accelerator else ""
     return Reason("nothing", f"VM {chain.name} runs on node {status.get('nodeName', '?')}{how}.")
+
+
+def _filling(chain: Chain) -> Reason | None:
+    """A disk that is not filled yet."""
+    from anyvisor.cli.filling import told
+
+    for volume in chain.disks:
+        name, phase = volume["metadata"]["name"], text_at(volume, "status", "phase")
+        if phase == "Failed":
+            return Reason(f"datavolume/{name}", _sentence(f"VM {chain.name} has no disk {name}", told(volume)))
+        if phase != "Succeeded":
+            return Reason(f"datavolume/{name}", _sentence(f"VM {chain.name} waits for its disk {name}", told(volume)))
+    return None
 
 
 def _conditions(chain: Chain) -> Reason | None:

@@ -6,10 +6,8 @@ import lzma
 import os
 import shutil
 import subprocess
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +34,7 @@ from anyvisor.kube.client import Client
 from anyvisor.kube.errors import Invalid, NotFound
 from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.resources import EVENTS, PODS, PVCS, PVS, SECRETS
+from tests.web import Web, serving
 
 Json = dict[str, Any]
 ADMIN = Identity("admin", ("system:masters",)).with_authenticated()
@@ -45,61 +44,10 @@ MIB = 1 << 20
 CONTENT = b"first sector".ljust(512, b"\0") + bytes(300_000) + b"end".ljust(512, b"\1")
 
 
-class Web(ThreadingHTTPServer):
-    """Files on loopback, and what was asked for them."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.files: dict[str, bytes] = {}
-        self.cut: dict[str, int] = {}
-        """Bytes after which the first transfer of a file ends."""
-        self.hold = threading.Event()
-        self.held: set[str] = set()
-        """Files whose second half waits for `hold`."""
-        self.asked: list[tuple[str, dict[str, str]]] = []
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.server_port}{path}"
-
-
-class _Answer(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        web = self.server
-        assert isinstance(web, Web)
-        web.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-        content = web.files.get(self.path)
-        if content is None:
-            self.send_error(404)
-            return
-        begin = int(self.headers.get("Range", "bytes=0-")[6:].rstrip("-"))
-        self.send_response(206 if begin else 200)
-        self.send_header("Content-Length", str(len(content) - begin))
-        self.send_header("ETag", '"one"')
-        self.send_header("Accept-Ranges", "bytes")
-        self.end_headers()
-        if self.path in web.held:
-            self.wfile.write(content[: len(content) // 2])
-            self.wfile.flush()
-            web.hold.wait(60)
-            self.wfile.write(content[len(content) // 2 :])
-            return
-        self.wfile.write(content[begin : web.cut.pop(self.path, len(content))])
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base class
-        return
-
-
 @pytest.fixture
 def web() -> Iterator[Web]:
-    with Web() as served:
-        thread = threading.Thread(target=served.serve_forever, args=(0.02,))
-        thread.start()
+    with serving() as served:
         yield served
-        served.hold.set()
-        served.shutdown()
-        thread.join()
 
 
 @dataclass

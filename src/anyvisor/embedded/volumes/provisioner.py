@@ -133,10 +133,9 @@ class Provisioner:
             if is_deleting(claim):
                 await self._release(claim)
             elif text_at(claim, "status", "phase") == "Bound":
-                return None
+                self._fills.forget(uid(claim))
             elif await self._is_filled(claim):
                 await self._bind(claim)
-                self._fills.forget(uid(claim))
         except SourceError as error:
             self._warn(claim, str(error))
         except SourceMissingError as error:
