@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Create it."""
     image = _find(arguments.image)
     persistent = arguments.persistent or arguments.disk_size is not None
-    size = _disk_size(image, arguments.disk_size) if persistent else ""
+    size = disk_size(image, arguments.disk_size) if persistent else ""
     manifest = render(arguments, _kernel_paths(image), size)
     if arguments.dry_run:
         from anyvisor.cli.documents import to_yaml
@@ -74,7 +74,7 @@ def _find(reference: str) -> "Image":
         raise CommandError(str(error)) from error
 
 
-def _disk_size(image: "Image", asked: str | None) -> str:
+def disk_size(image: "Image", asked: str | None) -> str:
     """The size of a lasting disk: at least the image's."""
     from anyvisor.agent.volumes.qcow2 import ImageError
     from anyvisor.api.quantity import QuantityError, parse_quantity

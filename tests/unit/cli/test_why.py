@@ -27,7 +27,14 @@ UNSCHEDULABLE = {
     "metadata": {"name": "p"},
     "status": {"conditions": [condition("PodScheduled", "False", "0/1 nodes are available: 1 Insufficient memory.")]},
 }
+BROKEN = {
+    "metadata": {"name": "d"},
+    "status": {"phase": "ImportInProgress", "conditions": [condition("Running", "False", "answers 404", "Error")]},
+}
+FILLING = {"metadata": {"name": "d"}, "status": {"phase": "ImportInProgress", "progress": "42.0%", "conditions": []}}
 CASES = [
+    (Chain("a", vm(), disks=[FILLING]), "datavolume/d", "waits for its disk d: ImportInProgress, 42.0% done"),
+    (Chain("a", vm(), disks=[BROKEN]), "datavolume/d", "answers 404"),
     (Chain("a", vm("Halted")), "vm/a", "anyvisor start a"),
     (Chain("a", vm(), vmi("Running")), "nothing", "runs on node node-1"),
     (Chain("a", vm(), vmi("Running", condition("Paused", "True", "an I/O error: disk full"))), "vmi/a", "disk full"),
