@@ -75,7 +75,7 @@ def apply(instancetype: Obj | None, preference: Obj | None, template: Obj) -> li
 
 def _apply_instancetype(wanted: Obj, preference: Obj, template: Obj, spec: Obj) -> list[str]:
     domain = _child(spec, "domain")
-    conflicts = _apply_cpu(mapping(wanted.get("cpu")), mapping(preference.get("cpu")), domain)
+    conflicts = _apply_cpu(mapping(wanted.get("cpu")), _topology_wishes(preference), domain)
     conflicts += _apply_memory(mapping(wanted.get("memory")), domain)
     conflicts += _move(wanted, domain, _DOMAIN, "spec.domain")
     conflicts += _move(wanted, _child(domain, "devices"), _DEVICES, "spec.domain.devices")
@@ -97,6 +97,13 @@ def _apply_cpu(wanted: Obj, preference: Obj, domain: Obj) -> list[str]:
     conflicts += _reserved(domain, "cpu")
     cpu.update(topology(integer(wanted.get("guest")), preference))
     return conflicts
+
+
+def _topology_wishes(preference: Obj) -> Obj:
+    """The preference's `cpu`; its ratio may also stand where earlier versions of the API had it."""
+    wishes = mapping(preference.get("cpu"))
+    ratio = integer(preference.get("preferSpreadSocketToCoreRatio"))
+    return {**wishes, "spreadOptions": {"ratio": ratio, **mapping(wishes.get("spreadOptions"))}} if ratio else wishes
 
 
 def topology(vcpus: int, preference: Obj) -> dict[str, int]:
@@ -244,7 +251,8 @@ def _prefer_devices(wanted: Obj, devices: Obj) -> None:
         for source, target in _OF_DISKS.items():
             if kind == "disk" and wanted.get(source) is not None:
                 disk.setdefault(target, wanted[source])
-        if kind == "disk" and wanted.get("preferredDiskDedicatedIoThread"):
+        on_virtio = mapping(disk.get("disk")).get("bus") == "virtio"
+        if on_virtio and wanted.get("preferredDiskDedicatedIoThread"):
             disk.setdefault("dedicatedIOThread", True)
     for interface in items(devices.get("interfaces")):
         if wanted.get("preferredInterfaceModel"):

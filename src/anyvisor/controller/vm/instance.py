@@ -29,11 +29,16 @@ def start(run: VmPass) -> None:
     if has(conditions, words.MANUAL_RECOVERY_REQUIRED, "True"):
         return
     clear_restart_required(run.vm)
+    shortage = types.shortage(run)
+    if shortage:
+        types.refuse(run, shortage)
+        return
     try:
         vmi = build(run.effective, run.world.settings)
     except NotStartableError as cause:
         run.draft.problem = Problem(words.FAILED_CREATE, str(cause), retry=False)
         return
+    types.prefer(run, vmi)
     vmi["status"] = {"virtualMachineRevisionName": revisions.record_revision(run)}
     done = normal(words.SUCCESSFUL_CREATE, f"Started by creating instance {name(vmi)}.")
     run.draft.writes.append(Create(VMIS, vmi, done, words.FAILED_CREATE))
@@ -58,15 +63,24 @@ def clear_restart_required(vm: Json) -> None:
         remove(conditions, words.RESTART_REQUIRED)
 
 
+def keep_firmware_uuid(vm: Json) -> None:
+    """Write into the template which uuid the guest has, so that the VM keeps it when it is renamed or copied."""
+    _add_firmware_uuid(template_spec(vm), name(vm))
+
+
+def _add_firmware_uuid(spec: Json, vm_name: str) -> None:
+    firmware = spec.setdefault("domain", {}).setdefault("firmware", {})
+    if not firmware.get("uuid"):
+        firmware["uuid"] = str(uuid.uuid5(FIRMWARE_NAMESPACE, vm_name))
+
+
 def build(vm: Json, settings: Settings) -> Json:
     """The instance as the VM's template describes it now; raises NotStartableError."""
     template = object_at(vm, "spec", "template")
     spec = duplicate(template_spec(vm))
     if requests.wants_paused_start(vm):
         spec["startStrategy"] = "Paused"
-    firmware = spec.setdefault("domain", {}).setdefault("firmware", {})
-    if not firmware.get("uuid"):
-        firmware["uuid"] = str(uuid.uuid5(FIRMWARE_NAMESPACE, name(vm)))
+    _add_firmware_uuid(spec, name(vm))
     _add_missing_disks(spec)
     _add_input(spec)
     _add_network(spec, settings)

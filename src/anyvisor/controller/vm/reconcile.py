@@ -144,6 +144,7 @@ def _data_volumes_allow(run: VmPass) -> bool:
 
 def _carry_changes(run: VmPass, *, restart: bool) -> None:
     before = duplicate(template_spec(run.vm))
+    instance.keep_firmware_uuid(run.vm)
     apply_volume_requests(run.vm)
     if template_spec(run.vm) != before:
         after = {**duplicate(run.world.vm), "spec": run.vm["spec"]}

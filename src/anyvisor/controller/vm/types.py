@@ -29,16 +29,37 @@ def resolve(run: VmPass) -> bool:
     for field in instancetypes.KINDS:
         if not _resolve(run, field):
             return False
-    if not run.types:
-        return True
-    template = duplicate(object_at(run.vm, "spec", "template"))
-    wishes = run.types.get("preference")
-    conflicts = instancetypes.apply(run.types.get("instancetype"), wishes, template)
+    conflicts = _applied(run)[1]
     if conflicts:
         fields = ", ".join(f"spec.template.{path}" for path in conflicts)
-        return _refuse(run, words.FAILED_CREATE, f"VM field(s) {fields} conflicts with selected instance type")
-    shortage = instancetypes.shortage(wishes or {}, template)
-    return _refuse(run, words.FAILED_CREATE, shortage) if shortage else True
+        refuse(run, f"VM field(s) {fields} conflicts with selected instance type")
+    return not conflicts
+
+
+def shortage(run: VmPass) -> str:
+    """What the preference requires of a guest and this one would not have; empty = nothing."""
+    return instancetypes.shortage(run.types.get("preference") or {}, _applied(run)[0])
+
+
+def _applied(run: VmPass) -> tuple[Json, list[str]]:
+    """The template with both applied, and the paths that template and instance type both set."""
+    template = duplicate(object_at(run.vm, "spec", "template"))
+    if not run.types:
+        return template, []
+    return template, instancetypes.apply(run.types.get("instancetype"), run.types.get("preference"), template)
+
+
+def prefer(run: VmPass, vmi: Json) -> None:
+    """Apply the preference to what a start adds beside the template: inputs, disks and networks by default."""
+    wishes = run.types.get("preference")
+    if wishes:
+        instancetypes.apply(None, wishes, vmi)
+
+
+def refuse(run: VmPass, message: str) -> None:
+    """Say on the VM, and by an event, why no instance is started."""
+    run.draft.problem = Problem(words.FAILED_CREATE, message, retry=False)
+    run.draft.event(EventType.WARNING, words.FAILED_CREATE, message)
 
 
 def _resolve(run: VmPass, field: str) -> bool:
@@ -55,7 +76,9 @@ def _resolve(run: VmPass, field: str) -> bool:
         return True
     found = run.world.types.get(field)
     if found is None:
-        return _refuse(run, _NOT_FOUND[field], f"spec.{field} names {kind} {called!r}, which does not exist")
+        message = f"spec.{field} names {kind} {called!r}, which does not exist"
+        run.draft.problem = Problem(_NOT_FOUND[field], message, retry=False)
+        return False
     revision = _revision(run.vm, kind, found)
     if name(revision) not in run.world.revisions:
         run.draft.writes.append(Create(CONTROLLER_REVISIONS, revision))
@@ -77,12 +100,6 @@ def _refer(run: VmPass, field: str, revision: str) -> None:
     matcher = object_at(run.vm, "spec", field)
     kept = {key: matcher[key] for key in ("name", "kind") if matcher.get(key)}
     run.vm["status"][f"{field}Ref"] = {**kept, "controllerRevisionRef": {"name": revision}}
-
-
-def _refuse(run: VmPass, reason: str, message: str) -> bool:
-    run.draft.problem = Problem(reason, message, retry=False)
-    run.draft.event(EventType.WARNING, reason, message)
-    return False
 
 
 def _revision(vm: Json, kind: str, found: Json) -> Json:
