@@ -1,15 +1,20 @@
 """What a change of a machine's spec means while it runs: at once, at the next start, by a move, or not at all. Pure.
 
-One answer for admission, for "pending changes", and for the agent.
+Two rules decide, and both must say yes before a change counts at once. What the API carries to a running machine at
+all is `not_carried`, from the same predicates by which the controller copies changes and sets `RestartRequired`; that
+the two agree is tested. What the driver can do is its manifest's. The controller does not ask the manifest: what it
+copies and a driver then refuses is told on the machine by a condition, as the API's clients expect it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from anyvisor.api.meta import list_at, object_at
 from anyvisor.planning.manifest import Manifest
 from anyvisor.planning.plan import Finding, Plan
 from anyvisor.planning.predicates import number
+from anyvisor.planning.registry import value_at
 from anyvisor.planning.values import is_list, is_map
 
 Effect = Literal["LIVE", "NEXT_START", "MOVE", "REFUSED"]
@@ -22,17 +27,22 @@ NAMED_LISTS: Final = frozenset(
     }
 )
 """Lists whose elements are told apart by their name, not by their place."""
-CORE_LIVE: Final = ("evictionStrategy", "terminationGracePeriodSeconds")
-"""The controller and the agent act on these; no driver is asked."""
-CORE_MOVE: Final = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")
-"""A running guest is where it is; another node needs a move."""
+PLACEMENT: Final = ("nodeSelector", "affinity", "tolerations")
+"""They take effect when the guest is next placed, without a restart; another node needs a move."""
 GROWING: Final = {"domain.cpu.sockets": "change.cpu", "domain.memory.guest": "change.memory"}
 """Live upwards only: a guest gives nothing back that it does not want to."""
+MOST: Final = {
+    "domain.cpu.sockets": ("domain", "cpu", "maxSockets"),
+    "domain.memory.guest": ("domain", "memory", "maxGuest"),
+}
+"""Up to what they grow."""
+HOTPLUGGABLE: Final = ("persistentVolumeClaim", "dataVolume", "memoryDump")
+"""Volumes that may say so."""
+PLUGGED: Final = ("bridge", "sriov")
+"""Bindings of interfaces that come to a running machine."""
 ELEMENTS: Final = {
     "domain.devices.disks": ("change.disk.attach", "change.disk.detach"),
     "domain.devices.interfaces": ("change.nic.attach", "change.nic.detach"),
-    "domain.devices.gpus": ("change.device.attach", "change.device.detach"),
-    "domain.devices.hostDevices": ("change.device.attach", "change.device.detach"),
     "volumes": ("change.disk.attach", "change.disk.detach"),
     "networks": ("change.nic.attach", "change.nic.detach"),
 }
@@ -65,8 +75,44 @@ def classify(
     errors = [finding for finding in planned.findings if finding.severity == "error"] if planned else []
     refused = {finding.field.removeprefix("spec."): finding for finding in errors}
     return tuple(
-        _one(path, before, after, manifest, _refusal(path, refused)) for path, before, after in differences(old, new)
+        _one(path, before, after, manifest, _refusal(path, refused), not_carried(path, before, after, old, new))
+        for path, before, after in differences(old, new)
     )
+
+
+def hotpluggable(volume: Mapping[str, Any]) -> bool:
+    """Whether a volume may come and go while the guest runs."""
+    return any(object_at(volume, kind).get("hotpluggable") is True for kind in HOTPLUGGABLE)
+
+
+def not_carried(path: str, before: Any, after: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Why the API does not bring this change to a machine that runs, whatever its driver could; empty when it does.
+
+    `path` is one of `differences(old, new)`, with its two values.
+    """
+    plain, name = _plain(path), path.partition("[")[2].partition("]")[0]
+    if path in MOST:
+        most = number(value_at(new, ".".join(MOST[path])))
+        wanted = number(after)
+        return f"it is above {MOST[path][-1]}" if most and wanted and wanted > most else ""
+    if plain == "volumes" or plain.startswith(("volumes.", "domain.devices.disks")):
+        volumes = [each for spec in (old, new) for each in _named(spec, ("volumes",), name)]
+        return "" if any(map(hotpluggable, volumes)) else "its volume is not hotpluggable"
+    if plain in ("domain.devices.interfaces", "networks") and path.endswith("]"):
+        return _interface_stays(name, old, new)
+    return ""
+
+
+def _interface_stays(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    at = ("domain", "devices", "interfaces")
+    was, wanted = next(_named(old, at, name), None), next(_named(new, at, name), None)
+    if was is None:
+        return "" if wanted and any(kind in wanted for kind in PLUGGED) else "only bridge and sriov come to a guest"
+    return "" if was.get("state") == "absent" else "an interface goes by state: absent"
+
+
+def _named(spec: Mapping[str, Any], at: Sequence[str], name: str) -> Iterator[Mapping[str, Any]]:
+    return (each for each in list_at(spec, *at) if is_map(each) and each.get("name") == name)
 
 
 def differences(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -111,18 +157,18 @@ def _plain(path: str) -> str:
     return "".join(parts)
 
 
-def _one(path: str, old: Any, new: Any, manifest: Manifest, refusal: Finding | None) -> FieldChange:
+def _one(path: str, old: Any, new: Any, manifest: Manifest, refusal: Finding | None, held: str) -> FieldChange:
     if refusal is not None:
         return FieldChange(path, old, new, "REFUSED", refusal.capability, refusal.message)
     top = path.partition(".")[0].partition("[")[0]
-    if top in CORE_LIVE:
-        return FieldChange(path, old, new, "LIVE")
-    if top in CORE_MOVE:
+    if top in PLACEMENT:
         return FieldChange(path, old, new, "MOVE", "move.live", STAYS)
     capability = _capability(path, old, new)
     statement = manifest.capabilities.get(capability)
     if not capability:
         message = NEXT
+    elif held:
+        message = f"{held}; {NEXT}"
     elif statement is None or not statement.yes:
         message = f"{manifest.title or manifest.driver} does not change it while the guest runs; {NEXT}"
     elif statement.when == "cold":

@@ -20,7 +20,10 @@ SPEC: Json = {
         "memory": {"guest": "1Gi"},
         "devices": {"disks": [{"name": "root", "disk": {"bus": "virtio"}}], "rng": {}},
     },
-    "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "root"}}],
+    "volumes": [
+        {"name": "root", "persistentVolumeClaim": {"claimName": "root"}},
+        {"name": "more", "persistentVolumeClaim": {"claimName": "more", "hotpluggable": True}},
+    ],
 }
 
 

@@ -11,6 +11,9 @@ from anyvisor.controller.outcome import Change, Outcome
 from anyvisor.controller.settings import Settings
 from anyvisor.controller.vm.reconcile import reconcile_vm
 from anyvisor.controller.vm.world import VmWorld
+from anyvisor.planning.changes import classify
+from anyvisor.planning.registry import registry
+from tests.unit.planning.builders import driver
 
 Json = dict[str, Any]
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -176,6 +179,24 @@ def test_other_changes_need_a_restart(change: Edit) -> None:
     outcome = reconcile_vm(world(change))
     assert restart_required(outcome)
     assert instance_after(outcome) is None
+
+
+def effects(change: Edit) -> set[str]:
+    """What the planner says of the change, for a driver that can do all that may be done live."""
+    stated: dict[str, Any] = {capability.id: {} for capability in registry() if capability.id.startswith("change.")}
+    then, now = template(), template()
+    change(now)
+    return {one.effect for one in classify(then, now, driver(stated).manifest)}
+
+
+@pytest.mark.parametrize("change", [edit for edit, _ in LIVE])
+def test_what_is_carried_is_live_for_the_planner_too(change: Edit) -> None:
+    assert effects(change) <= {"LIVE", "MOVE"}
+
+
+@pytest.mark.parametrize("change", RESTART.values(), ids=RESTART.keys())
+def test_what_needs_a_restart_takes_effect_then_for_the_planner_too(change: Edit) -> None:
+    assert "NEXT_START" in effects(change)
 
 
 @pytest.mark.parametrize("change", [respell_memory, add_empty_list])

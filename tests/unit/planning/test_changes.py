@@ -24,7 +24,9 @@ LIVE: dict[str, Any] = {
 def base() -> dict[str, Any]:
     spec = small()
     spec["terminationGracePeriodSeconds"] = 30
-    spec["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "one"}})
+    spec["domain"]["cpu"]["maxSockets"] = 4
+    spec["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "one", "hotpluggable": True}})
+    spec["volumes"].append({"name": "new", "persistentVolumeClaim": {"claimName": "new", "hotpluggable": True}})
     spec["domain"]["devices"]["disks"].append({"name": "data", "disk": {"bus": "scsi"}})
     return spec
 
@@ -73,6 +75,26 @@ def select(spec: dict[str, Any]) -> None:
     spec["nodeSelector"] = {"a": "b"}
 
 
+def add_fixed_disk(spec: dict[str, Any]) -> None:
+    spec["domain"]["devices"]["disks"].append({"name": "fixed", "disk": {"bus": "scsi"}})
+
+
+def fixed_image(spec: dict[str, Any]) -> None:
+    spec["volumes"][0]["containerDisk"]["image"] = "y"
+
+
+def beyond(spec: dict[str, Any]) -> None:
+    spec["domain"]["cpu"]["sockets"] = 9
+
+
+def plug_masquerade(spec: dict[str, Any]) -> None:
+    spec["domain"]["devices"]["interfaces"].append({"name": "more", "masquerade": {}})
+
+
+def plug_bridge(spec: dict[str, Any]) -> None:
+    spec["domain"]["devices"]["interfaces"].append({"name": "more", "bridge": {}})
+
+
 def want_rng(spec: dict[str, Any]) -> None:
     spec["domain"]["devices"]["rng"] = {}
 
@@ -89,8 +111,13 @@ def want_rng(spec: dict[str, Any]) -> None:
         (change_claim, "volumes[data].persistentVolumeClaim.claimName", "LIVE", "change.disk.media"),
         (link_down, "domain.devices.interfaces[default].state", "LIVE", "change.nic.link"),
         (unplug, "domain.devices.interfaces[default].state", "NEXT_START", "change.nic.detach"),
-        (grace, "terminationGracePeriodSeconds", "LIVE", ""),
+        (grace, "terminationGracePeriodSeconds", "NEXT_START", ""),
         (select, "nodeSelector", "MOVE", "move.live"),
+        (add_fixed_disk, "domain.devices.disks[fixed]", "NEXT_START", "change.disk.attach"),
+        (fixed_image, "volumes[root].containerDisk.image", "NEXT_START", ""),
+        (beyond, "domain.cpu.sockets", "NEXT_START", "change.cpu"),
+        (plug_masquerade, "domain.devices.interfaces[more]", "NEXT_START", "change.nic.attach"),
+        (plug_bridge, "domain.devices.interfaces[more]", "LIVE", "change.nic.attach"),
     ],
 )
 def test_effects(change: Any, field: str, effect: str, capability: str):

@@ -10,9 +10,10 @@ from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Change, Problem
 from anyvisor.controller.semantic import equal
 from anyvisor.controller.vm.printable import printable_status
-from anyvisor.controller.vm.restart_required import LIVE_PLACEMENT, by_name, hotpluggable, require_restart
+from anyvisor.controller.vm.restart_required import by_name, require_restart
 from anyvisor.controller.vm.world import VmPass, template_spec
 from anyvisor.kube.resources import VMIS
+from anyvisor.planning.changes import PLACEMENT, PLUGGED, hotpluggable
 
 
 def apply_live_updates(run: VmPass) -> None:
@@ -37,7 +38,7 @@ def _migrating(run: VmPass) -> bool:
 
 def _placement(run: VmPass, after: Json) -> None:
     spec = template_spec(run.effective)
-    changed = [field for field in LIVE_PLACEMENT if not equal(spec.get(field), after["spec"].get(field))]
+    changed = [field for field in PLACEMENT if not equal(spec.get(field), after["spec"].get(field))]
     if not changed:
         return
     if _migrating(run):
@@ -61,7 +62,7 @@ def _interfaces(run: VmPass, after: Json) -> None:
         name = str(interface.get("name", ""))
         absent = interface.get("state") == "absent"
         if name not in present:
-            if not absent and ("bridge" in interface or "sriov" in interface) and name in networks:
+            if not absent and any(kind in interface for kind in PLUGGED) and name in networks:
                 devices["interfaces"] = [*list_at(devices, "interfaces"), duplicate(interface)]
                 after["spec"]["networks"] = [*list_at(after["spec"], "networks"), networks[name]]
         elif present[name].get("state") != "absent" and not equal(present[name].get("state"), interface.get("state")):

@@ -1,7 +1,8 @@
 """Whether the template was changed in a way that a running guest can only see after a restart.
 
 The spec that the instance was started from is compared with the present one, after all fields that can be
-changed live were taken over.
+changed live were taken over. `planning.changes.classify` answers for a person, per field and by the driver's manifest;
+here the API's clients are answered, by its own rules and for the whole. What both go by is `planning.changes`'.
 """
 
 from collections.abc import Iterable
@@ -12,9 +13,7 @@ from anyvisor.controller.conditions import make, remove, update
 from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.semantic import equal
 from anyvisor.controller.vm.world import VmPass, template_spec
-
-LIVE_PLACEMENT = ("nodeSelector", "affinity", "tolerations")
-"""Fields that take effect when the guest is next placed, without a restart."""
+from anyvisor.planning.changes import PLACEMENT, hotpluggable
 
 
 def sync_restart_required(run: VmPass, started: Json | None) -> bool:
@@ -48,12 +47,6 @@ def require_restart(run: VmPass, message: str) -> None:
     update(conditions, make(words.RESTART_REQUIRED, "True", "", message, run.world.now))
 
 
-def hotpluggable(volume: Json) -> bool:
-    """Whether a volume may come and go while the guest runs."""
-    kinds = ("persistentVolumeClaim", "dataVolume", "memoryDump")
-    return any(object_at(volume, kind).get("hotpluggable") is True for kind in kinds)
-
-
 def by_name(entries: Iterable[Json]) -> dict[str, Json]:
     """List entries by their name."""
     return {str(entry.get("name", "")): entry for entry in entries}
@@ -70,7 +63,7 @@ def _take_over_live_fields(then: Json, now: Json) -> None:
     guest = object_at(now, "domain", "memory").get("guest")
     if guest is not None:
         then.setdefault("domain", {}).setdefault("memory", {})["guest"] = guest
-    for field in LIVE_PLACEMENT:
+    for field in PLACEMENT:
         then[field] = now.get(field)
 
 

@@ -23,6 +23,7 @@ from anyvisor.hri.v1.stream_pb2 import OpenStreamRequest, OpenStreamResponse
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM
 
 VMM: Final = "libvirt"
+PROBE_SECONDS: Final = 3.0
 LOOK_AGAIN_SECONDS: Final = 60.0
 """Nothing tells when a daemon is installed, or /dev/kvm appears."""
 
@@ -82,8 +83,13 @@ class LibvirtDriver(SessionDriver[Session]):
                     await changed.wait()
 
     async def probe(self) -> Sequence[Condition]:
-        """Ready when the daemon answers."""
-        found = await self._facts()
+        """Ready when the daemon answers; for its first answer it looks at QEMU, which may take longer than a call."""
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                found = await self._facts()
+        except TimeoutError:
+            said = f"libvirt has not said within {PROBE_SECONDS:g} s what it can do here; ask again"
+            return [Condition(type="VmmAvailable", reason="Asking", message=said)]
         return [found.condition(VMM)]
 
     async def prepare(self, machine: MachineContext, request: PrepareRequest) -> PrepareResponse:

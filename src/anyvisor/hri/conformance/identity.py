@@ -65,6 +65,7 @@ async def facts(session: Session) -> None:
             expect(found.health != NodeFacts.HEALTH_UNSPECIFIED, "health is not stated")
             if found.health == NodeFacts.HEALTH_HEALTHY:
                 expect(found.accelerators, "a healthy driver names no accelerator")
+                session.not_ready = ""
             else:
                 expect(any(c.message for c in found.conditions), "an unhealthy driver does not say why")
             return
