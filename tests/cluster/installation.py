@@ -56,6 +56,7 @@ class Installation:
         self.start_gateway()
         self.start_controller(drivers)
         self.plane.wait("controller", self._works)
+        self.plane.wait("gateway", self._admits)
 
     def start_gateway(self) -> None:
         """Start the gateway's process and wait for its probe."""
@@ -99,6 +100,20 @@ class Installation:
             if condition["type"] == "Available"
         ]
         return len(states) == len(ours) > 0 and set(states) == {"True"}
+
+    def _admits(self) -> bool:
+        """Whether the API server asks our webhooks, which it begins some time after it has stored them."""
+        spec: Json = {"domain": {"memory": {"guest": "64Mi"}, "devices": {}}}
+        metadata = {"name": "asked-for-nothing", "namespace": "default"}
+        machine: Json = {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachine",
+            "metadata": metadata,
+            "spec": {"runStrategy": "Halted", "template": {"spec": spec}},
+        }
+        words = ["create", "--dry-run=server", "-o", "json", "-f", "-"]
+        answer: Json = json.loads(self.plane.kubectl(*words, stdin=json.dumps(machine)))
+        return "machine" in answer["spec"]["template"]["spec"]["domain"]
 
     def _works(self) -> bool:
         found = self.plane.get("kubevirts.kubevirt.io", "kubevirt", NAMESPACE)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from anyvisor.cli import main as cli
-from tests.cluster.api.objects import create, vm
+from tests.cluster.api.objects import fresh, make, vm
 from tests.cluster.conftest import programs
 from tests.cluster.installation import NAMESPACE, documents
 from tests.cluster.kit.build import API
@@ -55,7 +55,7 @@ def test_where_another_implementation_serves_the_api_nothing_is_done(
     code, said = told(capsys, bare, "doctor", "--cluster")
     assert code == 1
     assert "another KubeVirt serves kubevirt.io" in said
-    bare.kubectl("delete", "crd", definition["metadata"]["name"], "--timeout=60s")
+    bare.kubectl("delete", "crd", definition["metadata"]["name"], "--timeout=180s", seconds=240)
 
 
 def test_doctor_names_what_the_cluster_lacks(bare: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +99,7 @@ def test_an_installation_from_its_begin_to_its_end(bare: ControlPlane, capsys: p
     refused_while_machines_exist(bare, capsys)
     code, said = told(capsys, bare, "uninstall")
     assert code == 0, said
-    bare.wait("controller-manager", lambda: ours(bare) == [] and not bare.has("namespace", NAMESPACE), 120)
+    bare.wait("controller-manager", lambda: ours(bare) == [] and not bare.has("namespace", NAMESPACE), 300)
 
 
 def versions(plane: ControlPlane) -> dict[str, str]:
@@ -109,12 +109,15 @@ def versions(plane: ControlPlane) -> dict[str, str]:
 
 def refused_while_machines_exist(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
     # No gateway runs here, so nothing could be created with its webhooks in place.
-    plane.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "anyvisor")
-    plane.wait("apiserver", lambda: "created" in create(plane, vm("kept")))
+    kept = fresh("kept")
+    plane.kubectl(
+        "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "anyvisor", "--ignore-not-found"
+    )
+    make(plane, vm(kept))
     code, said = told(capsys, plane, "uninstall")
     assert code == 1
-    assert "default/kept" in said
+    assert f"default/{kept}" in said
     assert "delete them first" in said
-    assert plane.has("vm", "kept")
+    assert plane.has("vm", kept)
     assert plane.has("deployment", "anyvisor-controller", NAMESPACE)
-    plane.kubectl("delete", "vm", "kept", "--timeout=120s", seconds=150)
+    plane.kubectl("delete", "vm", kept, "--timeout=180s", seconds=240)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.api.objects import create, launchers, phase, vm
+from tests.cluster.api.objects import fresh, launchers, run
 from tests.cluster.kit.control_plane import ControlPlane
 from tests.cluster.simulation import SimulatedNodes
 
@@ -25,64 +25,62 @@ def settled(plane: ControlPlane, name: str) -> bool:
 
 
 def test_a_machine_runs_stops_and_is_gone(peopled: ControlPlane) -> None:
-    plane = peopled
-    assert "created" in create(plane, vm("lived", hypervisor="fake", run="Always"))
-    plane.wait("controller", lambda: phase(plane, "lived") == "Running")
-    found = plane.get("vmi", "lived")
+    plane, name = peopled, fresh("lived")
+    run(plane, name)
+    found = plane.get("vmi", name)
     assert found["status"]["hypervisor"]["driver"] == "fake.anyvisor.io"
     assert found["status"]["nodeName"] in ("node-a", "node-b")
-    (pod,) = launchers(plane, "lived")
+    (pod,) = launchers(plane, name)
     assert list(found["status"]["activePods"]) == [pod["metadata"]["uid"]]
-    plane.wait("controller", lambda: plane.get("vm", "lived")["status"].get("ready") is True)
-    plane.wait("controller", lambda: settled(plane, "lived"))
-    path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/lived/stop"
+    plane.wait("controller", lambda: plane.get("vm", name)["status"].get("ready") is True)
+    plane.wait("controller", lambda: settled(plane, name))
+    path = f"/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/{name}/stop"
     plane.kubectl("replace", "--raw", path, "-f", "-", stdin="{}")
-    plane.wait("controller", lambda: not plane.get("vmi", "lived"))
-    plane.wait("controller", lambda: plane.get("vm", "lived")["status"]["printableStatus"] == "Stopped")
-    plane.kubectl("delete", "vm", "lived", "--timeout=120s", seconds=150)
-    assert launchers(plane, "lived") == []
+    plane.wait("controller", lambda: not plane.get("vmi", name))
+    plane.wait("controller", lambda: plane.get("vm", name)["status"]["printableStatus"] == "Stopped")
+    plane.kubectl("delete", "vm", name, "--timeout=180s", seconds=240)
+    plane.wait("controller", lambda: launchers(plane, name) == [])
 
 
 def test_a_pod_that_is_deleted_by_hand_is_told_and_made_anew(peopled: ControlPlane) -> None:
-    plane = peopled
-    create(plane, vm("bereft", hypervisor="fake", run="Always"))
-    plane.wait("controller", lambda: phase(plane, "bereft") == "Running")
-    before = plane.get("vmi", "bereft")["metadata"]["uid"]
-    (pod,) = launchers(plane, "bereft")
+    plane, name = peopled, fresh("bereft")
+    run(plane, name)
+    before = plane.get("vmi", name)["metadata"]["uid"]
+    (pod,) = launchers(plane, name)
     plane.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
 
     def again() -> bool:
-        found = plane.get("vmi", "bereft")
+        found = plane.get("vmi", name)
         return bool(found) and found["metadata"]["uid"] != before and found["status"].get("phase") == "Running"
 
-    plane.wait("controller", again, 120)
-    assert len(launchers(plane, "bereft")) == 1
+    plane.wait("controller", again)
+    plane.wait("controller", lambda: len(launchers(plane, name)) == 1)
 
 
 def test_what_is_edited_by_hand_converges(peopled: ControlPlane) -> None:
-    plane = peopled
-    create(plane, vm("edited", hypervisor="fake", run="Always"))
-    plane.wait("controller", lambda: phase(plane, "edited") == "Running")
-    found = plane.get("vmi", "edited")
+    plane, name = peopled, fresh("edited")
+    run(plane, name)
+    found = plane.get("vmi", name)
     uid, node = found["metadata"]["uid"], found["status"]["nodeName"]
     wrong = {
         "metadata": {"labels": {"kubevirt.io/nodeName": None}, "finalizers": None},
         "status": {"phase": "Running", "nodeName": node, "conditions": None},
     }
-    plane.kubectl("patch", "vmi", "edited", "--type=merge", "-p", json.dumps(wrong), check=False)
+    plane.kubectl("patch", "vmi", name, "--type=merge", "-p", json.dumps(wrong), check=False)
     status = {"status": {"printableStatus": "Wrong", "ready": False, "created": False}}
-    plane.kubectl("patch", "vm", "edited", "--subresource=status", "--type=merge", "-p", json.dumps(status))
+    plane.kubectl("patch", "vm", name, "--subresource=status", "--type=merge", "-p", json.dumps(status))
 
     def whole() -> bool:
-        machine, instance = plane.get("vm", "edited"), plane.get("vmi", "edited")
-        conditions = {one["type"]: one["status"] for one in instance["status"].get("conditions", [])}
+        machine, instance = plane.get("vm", name), plane.get("vmi", name)
+        told = instance.get("status", {}).get("conditions", [])
+        conditions = {one["type"]: one["status"] for one in told}
         return (
             machine["status"].get("printableStatus") == "Running"
             and machine["status"].get("ready") is True
-            and instance["metadata"]["uid"] == uid
+            and instance.get("metadata", {}).get("uid") == uid
             and instance["metadata"].get("labels", {}).get("kubevirt.io/nodeName") == node
             and conditions.get("Ready") == "True"
         )
 
     plane.wait("controller", whole)
-    assert len(launchers(plane, "edited")) == 1
+    assert len(launchers(plane, name)) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.api.objects import create, launchers, phase, vm
+from tests.cluster.api.objects import create, fresh, launchers, make, phase, vm
 from tests.cluster.conftest import programs
 from tests.cluster.installation import Installation
 from tests.cluster.kit.build import OLDER
@@ -39,9 +39,10 @@ def test_definitions_and_examples_are_taken_strictly(older: ControlPlane) -> Non
 
 
 def test_a_machine_gets_its_launcher_and_its_subresources(older: ControlPlane) -> None:
-    assert "created" in create(older, vm("old", hypervisor="fake", run="Always"))
-    older.wait("controller", lambda: phase(older, "old") == "Scheduling")
-    older.wait("controller", lambda: len(launchers(older, "old")) == 1)
-    path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/old/stop"
+    name = fresh("old")
+    make(older, vm(name, hypervisor="fake", run="Always"))
+    older.wait("controller", lambda: phase(older, name) == "Scheduling")
+    older.wait("controller", lambda: len(launchers(older, name)) == 1)
+    path = f"/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/{name}/stop"
     older.kubectl("replace", "--raw", path, "-f", "-", stdin="{}")
-    older.wait("controller", lambda: older.get("vm", "old")["spec"]["runStrategy"] == "Halted")
+    older.wait("controller", lambda: older.get("vm", name)["spec"]["runStrategy"] == "Halted")

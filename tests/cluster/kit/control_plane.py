@@ -32,6 +32,10 @@ class ClusterError(Exception):
     """A part of the cluster did not start; the message has the end of its log."""
 
 
+class KubectlError(AssertionError):
+    """kubectl failed; the message is what it said."""
+
+
 @dataclass(slots=True)
 class ControlPlane:
     """One control plane; everything that it writes is below `place`."""
@@ -87,9 +91,12 @@ class ControlPlane:
     def kubectl(self, *words: str, check: bool = True, stdin: str | None = None, seconds: float = 60) -> str:
         """Run kubectl as the admin; standard output, and the errors too where they are not raised."""
         command = [KUBECTL, "--kubeconfig", self.admin, *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, input=stdin)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, input=stdin)
+        except subprocess.TimeoutExpired as error:
+            raise KubectlError(f"kubectl {' '.join(words)}: no answer within {seconds:.0f} s") from error
         if check and done.returncode:
-            raise AssertionError(f"kubectl {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+            raise KubectlError(f"kubectl {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout if check else done.stdout + done.stderr
 
     def apply(self, *objects: dict[str, Any], check: bool = True) -> str:
@@ -107,14 +114,23 @@ class ControlPlane:
         """Whether an object exists."""
         return bool(self.kubectl("get", kind, name, "-n", namespace, "-o", "name", "--ignore-not-found", check=False))
 
-    def wait(self, of: str, done: Callable[[], bool], seconds: float = 90) -> None:
-        """Ask again until it holds; raises ClusterError with the log of process `of`."""
+    def wait(self, of: str, done: Callable[[], bool], seconds: float = 180) -> None:
+        """Ask again until it holds; raises ClusterError with the log of process `of`.
+
+        A question that fails, as to an API server that has just been started, is asked again too.
+        """
         deadline = time.monotonic() + seconds
-        while not done():
+        while True:
+            failed = ""
+            try:
+                if done():
+                    return
+            except KubectlError as error:
+                failed = f"\n{error}"
             ended = of in self.processes._running and not self.processes.alive(of)
             if ended or time.monotonic() > deadline:
                 why = "ended" if ended else f"is not ready after {seconds:.0f} s"
-                raise ClusterError(f"{of} {why}:\n{self.processes.tail(of)}")
+                raise ClusterError(f"{of} {why}:\n{self.processes.tail(of)}{failed}")
             time.sleep(0.1)
 
     def start_apiserver(self, *, controllers: bool) -> None:
