@@ -28,11 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do it, and tell each step."""
-    from anyvisor.cluster import installer
+    from anyvisor.cluster import installer, removal
 
     async def work(client: "Client") -> None:
         if arguments.command == "uninstall":
-            await installer.uninstall(client, print)
+            await removal.uninstall(client, print)
             return
         await installer.install(client, arguments.registry, print, wait=not arguments.no_wait)
         if not arguments.no_wait:

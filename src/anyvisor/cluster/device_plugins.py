@@ -196,6 +196,7 @@ class DevicePlugins:
                 log.info("device %s is not registered, again soon: %s", device.name, error)
                 await asyncio.sleep(RETRY_SECONDS)
             finally:
+                path.unlink(missing_ok=True)
                 server.close()
                 with contextlib.suppress(OSError):
                     await server.wait_closed()

@@ -1,7 +1,6 @@
-"""Installs, upgrades, removes and looks at the system on a cluster, by the manifest that the chart makes.
+"""Installs, upgrades and looks at the system on a cluster, by the manifest that the chart makes.
 
-Nothing is taken over: where another KubeVirt serves the API, an installation is refused. Nothing is lost: while VMs
-exist, a removal is refused.
+Nothing is taken over: where another KubeVirt serves the API, an installation is refused.
 """
 
 import asyncio
@@ -13,23 +12,11 @@ from typing import Any, Final
 
 import yaml
 
-from anyvisor.api.meta import Json, condition_is, generation, list_at, name, namespace, object_at, text_at
+from anyvisor.api.meta import Json, condition_is, generation, list_at, name, object_at, text_at
 from anyvisor.cluster.keeper import API_SERVICES, MUTATING, VALIDATING
-from anyvisor.kube.client import Client, Propagation
-from anyvisor.kube.errors import ApiError, Conflict, NotFound
-from anyvisor.kube.resources import (
-    CLASSES,
-    CRDS,
-    DRIVERS,
-    HYPERVISOR_NODES,
-    KUBEVIRTS,
-    NAMESPACES,
-    PDBS,
-    SERVICES,
-    VMIS,
-    VMS,
-    Resource,
-)
+from anyvisor.kube.client import Client
+from anyvisor.kube.errors import ApiError, NotFound
+from anyvisor.kube.resources import CRDS, KUBEVIRTS, NAMESPACES, NODES, PDBS, PODS, SERVICES, Resource
 
 MANAGER: Final = "anyvisor-install"
 NAMESPACE: Final = "anyvisor"
@@ -37,10 +24,9 @@ REGISTRY: Final = "ghcr.io/anyvisor"
 GATEWAY: Final = "anyvisor-gateway"
 READY_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 1.0
-_PART_OF: Final = "app.kubernetes.io/part-of"
+PART_OF: Final = "app.kubernetes.io/part-of"
 _OWN_FIELD: Final = "hypervisor"
 """A field of instances that no other implementation of the API has."""
-_TOLD: Final = 10
 
 
 def _rbac(plural: str, kind: str, *, namespaced: bool) -> Resource:
@@ -123,20 +109,45 @@ async def install(client: Client, registry: str, tell: Tell, *, wait: bool = Tru
         await _apply(client, one)
     tell(f"{len(rest)} objects are applied")
     upgrade = bool(await status(client))
+    silent = await silent_nodes(client) if upgrade else []
     for component in _ORDER:
         for one in objects:
             if one["kind"] in _WORKLOADS and component in _app(one):
-                await _apply(client, one)
+                await _apply(client, around(one, len(silent), len(await _nodes(client))) if silent else one)
         if upgrade and wait:
-            await _rolled_out(client, component, READY_SECONDS)
-            tell(f"{component} is of this version")
+            await _rolled_out(client, component, READY_SECONDS, tell)
 
 
-async def _rolled_out(client: Client, component: str, seconds: float) -> None:
+def around(workload: Json, silent: int, nodes: int) -> Json:
+    """A DaemonSet that rolls out past nodes that do not answer, each of which counts as unavailable: pure."""
+    if workload["kind"] != "DaemonSet":
+        return workload
+    update = object_at(workload, "spec", "updateStrategy")
+    allowed = object_at(update, "rollingUpdate").get("maxUnavailable", 1)
+    share = str(allowed).removesuffix("%")
+    usual = -(-nodes * int(share) // 100) if share != str(allowed) else int(allowed)
+    strategy: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": usual + silent}}
+    return {**workload, "spec": {**workload["spec"], "updateStrategy": strategy}}
+
+
+async def _nodes(client: Client) -> list[Json]:
+    found: list[Json] = list_at(await client.list(NODES), "items")
+    return found
+
+
+async def silent_nodes(client: Client) -> list[str]:
+    """The nodes whose kubelets do not answer."""
+    return [name(node) for node in await _nodes(client) if not condition_is(node, "Ready")]
+
+
+async def _rolled_out(client: Client, component: str, seconds: float, tell: Tell) -> None:
+    """Wait until a component is of this version on every node that answers; those that do not are told of."""
     deadline = time.monotonic() + seconds
     while True:
-        lacking = [row for row in await status(client) if component in row.name and row.ready < row.wanted]
+        lacking, left = await _lacking(client, component)
         if not lacking:
+            behind = f"; on {', '.join(left)}, not answering now, when that is back" if left else ""
+            tell(f"{component} is of this version{behind}")
             return
         if time.monotonic() > deadline:
             raise InstallError(
@@ -144,6 +155,49 @@ async def _rolled_out(client: Client, component: str, seconds: float) -> None:
                 f"on. Look at `kubectl get pods,events -n {NAMESPACE}`, and call it again"
             )
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _lacking(client: Client, component: str = "") -> tuple[list[Row], list[str]]:
+    """What is not ready though its nodes answer, and the nodes that do not answer and should run it."""
+    rows = [row for row in await status(client) if component in row.name and row.ready < row.wanted]
+    silent = await silent_nodes(client) if rows else []
+    if not silent:
+        return rows, []
+    pods: list[Json] = list_at(await client.list(PODS, NAMESPACE, labels=f"{PART_OF}=anyvisor"), "items")
+    lacking: list[Row] = []
+    left: set[str] = set()
+    for row in rows:
+        waited = away(row, pods, silent)
+        if row.ready >= row.wanted - len(waited):
+            left |= waited
+        else:
+            lacking.append(row)
+    return lacking, sorted(left)
+
+
+def away(row: Row, pods: Sequence[Json], silent: Sequence[str]) -> set[str]:
+    """The silent nodes on which a DaemonSet has a pod: pure."""
+    if row.kind != "DaemonSet":
+        return set()
+    owned = (
+        pod
+        for pod in pods
+        if any(owner.get("name") == row.name for owner in list_at(pod, "metadata", "ownerReferences"))
+    )
+    return {_node_of(pod) for pod in owned} & set(silent)
+
+
+def _node_of(pod: Json) -> str:
+    """Where a pod runs, or will: DaemonSets name it by an affinity until the scheduler has bound it."""
+    bound = text_at(pod, "spec", "nodeName")
+    required = object_at(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    named = [
+        str(field["values"][0])
+        for term in list_at(required, "nodeSelectorTerms")
+        for field in list_at(term, "matchFields")
+        if field.get("key") == "metadata.name" and field.get("values")
+    ]
+    return bound or next(iter(named), "")
 
 
 def _app(workload: Json) -> str:
@@ -158,10 +212,10 @@ async def wait_ready(client: Client, tell: Tell, seconds: float = READY_SECONDS)
     """Wait until every component runs. Raises InstallError with what does not."""
     deadline = time.monotonic() + seconds
     while True:
-        rows = await status(client)
-        lacking = [row for row in rows if row.ready < row.wanted]
-        if rows and not lacking and await _configured(client):
-            tell("all components are ready")
+        lacking, left = await _lacking(client)
+        if not lacking and await _configured(client):
+            behind = f"; {', '.join(left)}: does not answer, and is served when it is back" if left else ""
+            tell(f"all components are ready{behind}")
             return
         if time.monotonic() > deadline:
             raise InstallError(
@@ -171,31 +225,11 @@ async def wait_ready(client: Client, tell: Tell, seconds: float = READY_SECONDS)
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def uninstall(client: Client, tell: Tell) -> None:
-    """Remove everything of ours. Raises InstallError while VMs exist, and says which."""
-    await _refuse_machines(client)
-    objects = manifest()
-    # First what would stand in the way of the rest once the gateway is gone.
-    first = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService")
-    for kind in first:
-        for one in objects:
-            if one["kind"] == kind:
-                await _remove(client, one)
-    await _remove_all(client)
-    for one in reversed(objects):
-        if one["kind"] not in (*first, "CustomResourceDefinition"):
-            await _remove(client, one)
-    for one in objects:
-        if one["kind"] == "CustomResourceDefinition":
-            await _remove(client, one)
-    tell("everything is removed; nodes keep the files below /var/lib/anyvisor, if any")
-
-
 async def status(client: Client) -> list[Row]:
     """The components, and how many of each are ready."""
     rows: list[Row] = []
     for resource in (DEPLOYMENTS, DAEMON_SETS):
-        found = await client.list(resource, NAMESPACE, labels=f"{_PART_OF}=anyvisor")
+        found = await client.list(resource, NAMESPACE, labels=f"{PART_OF}=anyvisor")
         rows += [_row(resource.kind, one) for one in list_at(found, "items")]
     return rows
 
@@ -246,33 +280,8 @@ def is_ours(definition: Json) -> bool:
     return False
 
 
-async def _refuse_machines(client: Client) -> None:
-    for resource in (VMS, VMIS):
-        try:
-            found = list_at(await client.list(resource), "items")
-        except NotFound:
-            continue
-        if found:
-            named = [f"{namespace(one)}/{name(one)}" for one in found[:_TOLD]]
-            more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
-            raise InstallError(f"{len(found)} {resource.plural} exist: {', '.join(named)}{more}; delete them first")
-
-
-async def _remove_all(client: Client) -> None:
-    """Objects that components made: the configuration, and what drivers offer."""
-    for resource in (KUBEVIRTS, CLASSES, DRIVERS, HYPERVISOR_NODES):
-        try:
-            found: Sequence[Json] = list_at(await client.list(resource), "items")
-        except NotFound:
-            continue
-        for one in found:
-            if list_at(one, "metadata", "finalizers"):
-                await client.patch(resource, name(one), namespace(one) or None, {"metadata": {"finalizers": None}})
-            await _delete(client, resource, name(one), namespace(one) or None)
-
-
 async def _apply(client: Client, obj: Json) -> None:
-    resource = _resource(obj)
+    resource = resource_of(obj)
     try:
         await client.apply(resource, obj, field_manager=MANAGER)
     except ApiError as error:
@@ -288,19 +297,6 @@ async def _established(client: Client, definitions: Sequence[Json], seconds: flo
             await asyncio.sleep(_LOOK_SECONDS / 10)
 
 
-async def _remove(client: Client, obj: Json) -> None:
-    await _delete(client, _resource(obj), name(obj), namespace(obj) or None)
-
-
-async def _delete(client: Client, resource: Resource, called: str, within: str | None) -> None:
-    try:
-        await client.delete(resource, called, within, propagation=Propagation.BACKGROUND)
-    except (NotFound, Conflict):
-        return
-    except ApiError as error:
-        raise InstallError(f"{resource.kind} {called} cannot be removed: {error}") from error
-
-
 async def _get(client: Client, resource: Resource, called: str) -> Json | None:
     try:
         return await client.get(resource, called)
@@ -308,7 +304,8 @@ async def _get(client: Client, resource: Resource, called: str) -> Json | None:
         return None
 
 
-def _resource(obj: Json) -> Resource:
+def resource_of(obj: Json) -> Resource:
+    """Where the API has an object of the manifest. Raises InstallError."""
     found = _KINDS.get(obj["kind"])
     if found is None:
         raise InstallError(f"the manifest has an object of the unknown kind {obj['kind']}")

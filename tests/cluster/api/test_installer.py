@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,15 @@ from tests.cluster.installation import NAMESPACE, documents
 from tests.cluster.kit.build import API
 from tests.cluster.kit.control_plane import ControlPlane, control_plane
 
+Json = dict[str, Any]
 PART = "app.kubernetes.io/part-of"
 OURS = f"{PART}=anyvisor"
 KINDS = (
     "crd,clusterrole,clusterrolebinding,priorityclass,apiservice,mutatingwebhookconfiguration,"
     "validatingwebhookconfiguration,validatingadmissionpolicy,validatingadmissionpolicybinding"
 )
+ANYWHERE = "role,rolebinding,secret,configmap,service,lease,networkpolicy,poddisruptionbudget,deployment,daemonset"
+LABELS = {"kubernetes.io/hostname": "worker"}
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +41,25 @@ def told(capsys: pytest.CaptureFixture[str], plane: ControlPlane, *words: str) -
 def ours(plane: ControlPlane) -> list[str]:
     """Cluster-wide objects of an installation."""
     return plane.kubectl("get", KINDS, "-l", OURS, "-o", "name").split()
+
+
+def everything(plane: ControlPlane) -> set[str]:
+    """All that a cluster has."""
+    return {
+        *plane.kubectl("get", f"{KINDS},namespace", "-o", "name").split(),
+        *plane.kubectl("get", ANYWHERE, "-A", "-o", "name").split(),
+    }
+
+
+def worker(plane: ControlPlane, name: str) -> Json:
+    """A node that agents have labelled and whose kubelet has heard of our devices."""
+    ours = {"kubevirt.io/schedulable": "true", "anyvisor.io/agent": "true", "cpu-model.node.kubevirt.io/max": "true"}
+    metadata = {"name": name, "labels": LABELS | ours, "annotations": {"kubevirt.io/heartbeat": "then"}}
+    plane.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    offered = {"cpu": "2", "devices.kubevirt.io/kvm": "1k"}
+    status = json.dumps({"status": {"capacity": offered, "allocatable": offered}})
+    plane.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
+    return plane.get("node", name)
 
 
 def test_where_another_implementation_serves_the_api_nothing_is_done(
@@ -78,6 +101,8 @@ def test_who_may_not_install_is_told_so(bare: ControlPlane, capsys: pytest.Captu
 
 
 def test_an_installation_from_its_begin_to_its_end(bare: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, bare, "uninstall")
+    before_it, node = everything(bare), fresh("worker")
     code, said = told(capsys, bare, "install", "--no-wait", "--registry", "registry.example/mine")
     assert code == 0, said
     wanted = {
@@ -97,9 +122,33 @@ def test_an_installation_from_its_begin_to_its_end(bare: ControlPlane, capsys: p
     assert code == 0, said
     assert versions(bare) == before, "what is as it should be is not written"
     refused_while_machines_exist(bare, capsys)
+    assert worker(bare, node)["status"]["capacity"]["devices.kubevirt.io/kvm"] == "1k"
+    held(bare, fresh("held"))
     code, said = told(capsys, bare, "uninstall")
     assert code == 0, said
-    bare.wait("controller-manager", lambda: ours(bare) == [] and not bare.has("namespace", NAMESPACE), 300)
+    assert "everything is removed" in said
+    found = bare.get("node", node)
+    bare.kubectl("delete", "node", node)
+    assert found["metadata"]["labels"] == LABELS
+    assert "kubevirt.io/heartbeat" not in found["metadata"].get("annotations", {})
+    assert set(found["status"]["capacity"]) == set(found["status"]["allocatable"]) == {"cpu"}
+    # The versions that definitions brought to discovery go a moment after them.
+    bare.wait("controller-manager", lambda: everything(bare) == before_it, 300)
+
+
+def held(plane: ControlPlane, name: str) -> None:
+    """An object whose finalizer nobody is left to see to."""
+    spec: Json = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": vm(name)["spec"]["template"]}
+    metadata = {"name": name, "namespace": "default", "finalizers": ["kubevirt.io/nobody"]}
+    make(
+        plane,
+        {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachineInstanceReplicaSet",
+            "metadata": metadata,
+            "spec": spec,
+        },
+    )
 
 
 def versions(plane: ControlPlane) -> dict[str, str]:

@@ -43,3 +43,36 @@ def test_components_are_upgraded_in_an_order_that_holds_all_of_them() -> None:
     ranks = {app: [rank for rank, part in enumerate(installer._ORDER) if part in app] for app in apps}
     assert all(len(found) == 1 for found in ranks.values())
     assert ranks["anyvisor-gateway"] < ranks["anyvisor-controller"] < ranks["anyvisor-driver"] < ranks["anyvisor-agent"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "allowed"),
+    [
+        ({}, 3),
+        ({"rollingUpdate": {"maxUnavailable": 2}}, 4),
+        ({"rollingUpdate": {"maxUnavailable": "10%"}}, 4),
+    ],
+)
+def test_nodes_that_do_not_answer_do_not_hold_the_others_back(strategy: Json, allowed: int) -> None:
+    workload: Json = {"kind": "DaemonSet", "spec": {"updateStrategy": strategy, "template": {}}}
+    made = installer.around(workload, 2, 15)
+    assert made["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == allowed
+    assert made["spec"]["template"] == {}
+    other: Json = {"kind": "Deployment", "spec": {}}
+    assert installer.around(other, 2, 15) == other
+
+
+def pod(owner: str, node: str, *, bound: bool = True) -> Json:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    spec: Json = {"affinity": {"nodeAffinity": required}}
+    if bound:
+        spec["nodeName"] = node
+    return {"metadata": {"ownerReferences": [{"name": owner}]}, "spec": spec}
+
+
+def test_only_a_daemon_sets_pods_on_silent_nodes_are_not_waited_for() -> None:
+    pods = [pod("d", "a"), pod("d", "b"), pod("d", "c", bound=False), pod("other", "e")]
+    assert installer.away(Row("DaemonSet", "d", 1, 3), pods, ["b", "c", "e"]) == {"b", "c"}
+    assert installer.away(Row("DaemonSet", "d", 1, 3), pods, []) == set()
+    assert installer.away(Row("Deployment", "d", 1, 3), pods, ["b"]) == set()
