@@ -15,7 +15,7 @@ settings.load_profile("loaded machines")
 TIERS = ("unit", "contract", "machine", "e2e", "cluster", "bench")
 # Tiers with many processes and emulated guests: on a machine that others load, a deadline may be missed once. The
 # second try is shown in the summary ("R"), and a test that fails twice has failed.
-TRIED_TWICE = ("contract", "machine", "e2e")
+TRIED_TWICE = ("contract", "machine", "e2e", "cluster")
 HERE = Path(__file__).parent
 
 

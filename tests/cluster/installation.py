@@ -58,12 +58,10 @@ class Installation:
         self.plane.wait("controller", self._works)
         self.plane.wait("gateway", self._admits)
 
-    def start_gateway(self) -> None:
+    def start_gateway(self, *options: str) -> None:
         """Start the gateway's process and wait for its probe."""
-        kubeconfig = account_kubeconfig(self.plane, "gateway")
-        self.component(
-            "gateway", kubeconfig, "gateway", "--address=127.0.0.1", f"--port={self.port}", "--metrics-port=0"
-        )
+        words = ("gateway", "--address=127.0.0.1", f"--port={self.port}", "--metrics-port=0", *options)
+        self.component("gateway", account_kubeconfig(self.plane, "gateway"), *words)
         self.plane.wait("gateway", self._served)
 
     def start_controller(self, drivers: Sequence[str] = ("qemu", "fake"), name: str = "controller") -> None:

@@ -15,6 +15,9 @@ def _parser() -> argparse.ArgumentParser:
     gateway.add_argument("--address", default="0.0.0.0")
     gateway.add_argument("--port", type=int, default=8443)
     gateway.add_argument("--metrics-port", type=int, default=8080)
+    gateway.add_argument(
+        "--certificate-secret", default="", help="a Secret with its certificate; none = it makes its own"
+    )
     controller = parts.add_parser("controller", help="the reconcilers, with leader election")
     controller.add_argument("--driver", action="append", default=[], help="an installed driver; may be repeated")
     controller.add_argument("--image", action="append", default=[], metavar="DRIVER=IMAGE", help="its launcher image")
@@ -52,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     address=options.address,
                     port=options.port,
                     metrics_port=options.metrics_port,
+                    certificate_secret=options.certificate_secret,
                     kubeconfig=options.kubeconfig,
                 )
             )

@@ -1,7 +1,8 @@
 """Certificates of our own components: one authority in a Secret, and what it has issued; pure but for keys and time.
 
 Nothing outside the cluster is needed. The authority signs three certificates: the gateway's, by which the API server
-knows it; the agents', by which the gateway knows them; and the one by which agents know the gateway.
+knows it; the agents', by which the gateway knows them; and the one by which agents know the gateway. The first of them
+may come from somebody else, as from a certificate manager.
 """
 
 import base64
@@ -28,6 +29,10 @@ _AUTHORITY: Final = ("authority.crt", "authority.key")
 GATEWAY: Final = "gateway"
 AGENT: Final = "agent"
 GATEWAY_CLIENT: Final = "gateway-client"
+
+
+class ForeignError(Exception):
+    """A certificate that somebody else makes cannot be used; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,38 @@ def pair_of(data: Mapping[str, str], name: str) -> Pair | None:
 def bundle_of(data: Mapping[str, str]) -> bytes:
     """The authorities that are trusted, as PEM."""
     return _decode(data.get(BUNDLE, ""))
+
+
+def from_elsewhere(data: Mapping[str, str], names: Names, now: datetime.datetime) -> tuple[dict[str, str], str]:
+    """The gateway's certificate from the data of a Secret of type `kubernetes.io/tls`.
+
+    As our own Secret has it, and the bundle by which the API server is to know it.
+
+    Raises:
+        ForeignError: it is of no use.
+    """
+    pair = _pair(data, "tls.crt", "tls.key")
+    if pair is None:
+        raise ForeignError("its tls.crt and tls.key are missing, or do not belong together: have it issued anew")
+    if end_of(pair) <= now:
+        raise ForeignError(f"its certificate ended at {end_of(pair):%Y-%m-%d %H:%M} UTC: look at who renews it")
+    wanted = names.hosts[0]
+    if not _names(pair, wanted):
+        raise ForeignError(f"its certificate is not for {wanted}: add that to its DNS names")
+    if not data.get(BUNDLE):
+        raise ForeignError(f"it has no {BUNDLE}, by which the API server would know it: use an issuer that gives one")
+    own: dict[str, str] = {}
+    _put(own, pair, f"{GATEWAY}.crt", f"{GATEWAY}.key")
+    return own, data[BUNDLE]
+
+
+def _names(pair: Pair, host: str) -> bool:
+    certificate = x509.load_pem_x509_certificate(pair.certificate)
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return False
+    return {host, f"*.{host.partition('.')[2]}"} & set(found.value.get_values_for_type(x509.DNSName)) != set()
 
 
 def end_of(pair: Pair) -> datetime.datetime:

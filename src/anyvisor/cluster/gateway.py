@@ -47,6 +47,8 @@ class GatewayConfig:
     port: int = 8443
     metrics_port: int = 0
     """Where `/metrics` answers; 0 = nowhere."""
+    certificate_secret: str = ""
+    """Where its certificate comes from, if somebody else makes it."""
     kubeconfig: Path | None = None
 
 
@@ -117,7 +119,9 @@ async def _run(config: GatewayConfig) -> None:
 async def serving(config: GatewayConfig, client: Client) -> AsyncGenerator[WebApp]:
     """Serve while the block runs; certificates first, as nobody connects without."""
     running = _Running()
-    keeper = CertificateKeeper(client, Names(config.service, config.namespace), running.reload)
+    keeper = CertificateKeeper(
+        client, Names(config.service, config.namespace), running.reload, config.certificate_secret
+    )
     proxy = Informer(client, CONFIG_MAPS, PROXY_NAMESPACE, fields=f"metadata.name={PROXY_CONFIG}")
     proxy.on_change(running.take_proxy)
     async with (

@@ -14,7 +14,7 @@ from typing import Final
 
 from anyvisor.api.meta import Json, list_at, object_at, resource_version, text_at
 from anyvisor.cluster import certificates
-from anyvisor.cluster.certificates import Names
+from anyvisor.cluster.certificates import ForeignError, Names
 from anyvisor.kube.client import Client, PatchType
 from anyvisor.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from anyvisor.kube.informer import Informer
@@ -49,6 +49,8 @@ class CertificateKeeper:
     client: Client
     names: Names
     reload: Callable[[dict[str, str]], None]
+    foreign: str = ""
+    """The Secret from which the gateway's own certificate comes, where somebody else makes that."""
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     current: dict[str, str] = field(default_factory=dict[str, str])
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
@@ -68,6 +70,8 @@ class CertificateKeeper:
                 except ApiError as error:
                     log.warning("certificates are not current, again soon: %s", error)
                     pause = RETRY_SECONDS
+                except ForeignError as error:
+                    log.error("Secret %s/%s: %s", self.names.namespace, self.foreign, error)
                 try:
                     async with asyncio.timeout(pause):
                         await changed.wait()
@@ -78,7 +82,8 @@ class CertificateKeeper:
         """Everything that is kept: what is edited or replaced, by hand or by an upgrade, is put right at once."""
         secrets = [
             Informer(self.client, SECRETS, self.names.namespace, fields=f"metadata.name={name}")
-            for name in (SECRET, AGENT_SECRET)
+            for name in (SECRET, AGENT_SECRET, self.foreign)
+            if name
         ]
         webhooks = [
             Informer(self.client, kind, fields=f"metadata.name={CONFIGURATION}") for kind in (MUTATING, VALIDATING)
@@ -88,12 +93,12 @@ class CertificateKeeper:
 
     async def _once(self) -> None:
         data = await self._secret()
-        if data != self.current:
-            self.current = data
-            self.reload(data)
-            self.loaded.set()
-        bundle = data.get(certificates.BUNDLE, "")
         await self._agents(data)
+        served, bundle = await self._served(data)
+        if served != self.current:
+            self.current = served
+            self.reload(served)
+            self.loaded.set()
         for resource in (MUTATING, VALIDATING):
             await self._webhooks(resource, bundle)
         for name in SERVICES:
@@ -107,6 +112,18 @@ class CertificateKeeper:
         if wanted == present:
             return present
         return _data(await self._write(SECRET, found, "Opaque", wanted))
+
+    async def _served(self, data: dict[str, str]) -> tuple[dict[str, str], str]:
+        """What the gateway uses, and the bundle by which the API server knows it. Raises ForeignError."""
+        if not self.foreign:
+            return data, data.get(certificates.BUNDLE, "")
+        found = await self._get(SECRETS, self.foreign, self.names.namespace)
+        if found is None:
+            raise ForeignError(
+                "there is none: have it made, or take certificates.gatewaySecret out of the chart's values"
+            )
+        own, bundle = certificates.from_elsewhere(_data(found), self.names, self.now())
+        return data | own, bundle
 
     async def _agents(self, data: dict[str, str]) -> None:
         """What the agents' pods mount: their own certificate without the authority's key."""

@@ -1,6 +1,7 @@
 """One control plane with the product installed and two simulated nodes, for all tests here."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,15 @@ from tests.cluster.kit.control_plane import ControlPlane, control_plane
 from tests.cluster.simulation import SimulatedNodes
 
 NODES = ("node-a", "node-b")
+TEST_SECONDS = 1200
+"""The first one may wait for a build that is under way."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Waiting for a build and for processes on a loaded machine is no failure."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
 @pytest.fixture(scope="session")

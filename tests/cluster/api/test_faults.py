@@ -16,6 +16,7 @@ from anyvisor.cluster import certificates
 from anyvisor.cluster.certificates import Names
 from tests.cluster.api.objects import audited, create, fresh, launchers, make, once, run, vm, wait_running
 from tests.cluster.installation import GATEWAY, NAMESPACE, Installation
+from tests.cluster.kit.authority import Authority
 from tests.cluster.kit.control_plane import ControlPlane
 from tests.cluster.simulation import SimulatedNodes
 
@@ -232,6 +233,70 @@ def test_trust_that_somebody_replaced_is_put_right(peopled: ControlPlane) -> Non
         return all(hook["clientConfig"]["caBundle"] != other for one in found for hook in one["webhooks"])
 
     plane.wait("gateway", right)
+    plane.wait("gateway", lambda: admits(plane))
+    plane.wait("gateway", lambda: "anyvisor" in plane.kubectl("get", "--raw", VERSION, check=False))
+
+
+def issued(plane: ControlPlane, secret: str) -> str:
+    """Have another authority make the gateway's certificate, as a certificate manager does; its bundle."""
+    place = plane.place / fresh("elsewhere")
+    place.mkdir()
+    authority = Authority(place, "ca")
+    authority.create()
+    authority.issue("tls", "gateway", hosts=[f"{GATEWAY}.{NAMESPACE}.svc", "localhost"])
+    data = {name: base64.b64encode((place / name).read_bytes()).decode() for name in ("ca.crt", "tls.crt", "tls.key")}
+    metadata = {"name": secret, "namespace": NAMESPACE}
+    plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": data})
+    return data["ca.crt"]
+
+
+def trusted(plane: ControlPlane) -> set[str]:
+    """The bundles by which the API server knows the gateway."""
+    hooks = [
+        hook["clientConfig"]["caBundle"]
+        for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
+        for hook in plane.get(kind, "anyvisor")["webhooks"]
+    ]
+    return {*hooks, plane.get("apiservice", "v1.subresources.kubevirt.io")["spec"]["caBundle"]}
+
+
+def test_a_certificate_that_somebody_else_makes_and_renews(peopled: ControlPlane, installed: Installation) -> None:
+    plane, secret = peopled, fresh("theirs")
+    # As the chart allows it where its values name the Secret.
+    reader = f"{secret}-reader"
+    plane.kubectl(
+        "create", "role", reader, "-n", NAMESPACE, "--verb=get,list,watch", "--resource=secrets",
+        f"--resource-name={secret}",
+    )  # fmt: skip
+    account = f"--serviceaccount={NAMESPACE}:{GATEWAY}"
+    plane.kubectl("create", "rolebinding", reader, "-n", NAMESPACE, f"--role={reader}", account)
+    can = (
+        "auth",
+        "can-i",
+        "watch",
+        f"secrets/{secret}",
+        "-n",
+        NAMESPACE,
+        f"--as=system:serviceaccount:{NAMESPACE}:{GATEWAY}",
+    )
+    plane.wait("apiserver", lambda: plane.kubectl(*can, check=False).strip() == "yes")
+    plane.processes.kill("gateway")
+    try:
+        bundle = issued(plane, secret)
+        installed.start_gateway(f"--certificate-secret={secret}")
+        plane.wait("gateway", lambda: trusted(plane) == {bundle})
+        plane.wait("gateway", lambda: admits(plane))
+        plane.wait("gateway", lambda: "anyvisor" in plane.kubectl("get", "--raw", VERSION, check=False))
+        renewed = issued(plane, secret)
+        plane.wait("gateway", lambda: trusted(plane) == {renewed})
+        plane.wait("gateway", lambda: admits(plane))
+        plane.kubectl("delete", "secret", secret, "-n", NAMESPACE)
+        plane.wait("gateway", lambda: f"Secret {NAMESPACE}/{secret}: there is none" in plane.processes.tail("gateway"))
+        assert admits(plane), "what was read stays in use"
+    finally:
+        plane.processes.stop("gateway")
+        installed.start_gateway()
+    plane.wait("gateway", lambda: renewed not in trusted(plane))
     plane.wait("gateway", lambda: admits(plane))
     plane.wait("gateway", lambda: "anyvisor" in plane.kubectl("get", "--raw", VERSION, check=False))
 

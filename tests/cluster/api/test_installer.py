@@ -1,17 +1,22 @@
 """`anyvisor install`, `upgrade`, `uninstall`, `status --cluster` and `doctor --cluster` on the official API server."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anyvisor import __version__
 from anyvisor.cli import main as cli
 from tests.cluster.api.objects import fresh, make, vm
 from tests.cluster.conftest import programs
 from tests.cluster.installation import NAMESPACE, documents
 from tests.cluster.kit.build import API
 from tests.cluster.kit.control_plane import ControlPlane, control_plane
+from tools import installmanifest
 
 Json = dict[str, Any]
 PART = "app.kubernetes.io/part-of"
@@ -21,6 +26,7 @@ KINDS = (
     "validatingwebhookconfiguration,validatingadmissionpolicy,validatingadmissionpolicybinding"
 )
 ANYWHERE = "role,rolebinding,secret,configmap,service,lease,networkpolicy,poddisruptionbudget,deployment,daemonset"
+PRESENT = __version__.replace(".", "-")
 LABELS = {"kubernetes.io/hostname": "worker"}
 
 
@@ -170,3 +176,33 @@ def refused_while_machines_exist(plane: ControlPlane, capsys: pytest.CaptureFixt
     assert plane.has("vm", kept)
     assert plane.has("deployment", "anyvisor-controller", NAMESPACE)
     plane.kubectl("delete", "vm", kept, "--timeout=180s", seconds=240)
+
+
+def test_helm_leaves_the_older_driver_until_the_controller_removes_it(
+    bare: ControlPlane, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    helm = installmanifest.find_helm()
+    if helm is None:
+        pytest.skip("helm is neither on the PATH nor in the cache: the tests of helm build it where Go is")
+    told(capsys, bare, "uninstall")
+
+    def released(*words: str) -> None:
+        command = [helm, *words, "--namespace", NAMESPACE, "--kubeconfig", str(bare.admin)]
+        environment = {**os.environ, "HOME": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    chart = str(installmanifest.CHART)
+    released("install", "anyvisor", chart, "--create-namespace", "--set", "drivers[0].version=0.0.9")
+    before = drivers(bare)
+    released("upgrade", "anyvisor", chart)
+    assert drivers(bare) - before == {f"anyvisor-driver-qemu-{PRESENT}{kind}" for kind in ("", "-emulation")}
+    assert before < drivers(bare)
+    code, said = told(capsys, bare, "uninstall")
+    assert code == 0, said
+    assert not bare.has("namespace", NAMESPACE)
+
+
+def drivers(plane: ControlPlane) -> set[str]:
+    listed = json.loads(plane.kubectl("get", "ds", "-n", NAMESPACE, "-o", "json"))["items"]
+    return {one["metadata"]["name"] for one in listed if one["metadata"]["name"].startswith("anyvisor-driver-")}

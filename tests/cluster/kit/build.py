@@ -1,9 +1,12 @@
 """The official Kubernetes, built from its Go modules into a cache that outlives the checkout.
 
-`python -m tests.cluster.kit.build [TARGET ...]` builds what is named, or all of the newest version, and prints the
-folder of the programs; `api` stands for what the tests without nodes need. What is there already, built from the same
-sources by the same compiler, is not built again: a second call takes no time. Go modules come through the ordinary
-client; nothing of them is kept here but the locked list of their versions.
+`python -m tests.cluster.kit.build [--beside] [TARGET ...]` builds what is named, or all of the newest version, and
+prints the folder of the programs; `api` stands for what the tests without nodes need. What is there already, built from
+the same sources by the same compiler, is not built again: a second call takes no time. Go modules come through the
+ordinary client; nothing of them is kept here but the locked list of their versions.
+
+With `--beside` it takes only what nobody else wants of the processors, so that tests may run meanwhile; those that need
+the programs wait for it (`wait_for_build`).
 """
 
 import fcntl
@@ -12,7 +15,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +28,10 @@ CONTAINERD = "2.4.2"
 HERE = Path(__file__).parent
 MODULES = HERE / "go"
 NICE = ("nice", "-n", "15")
+NEEDED_BYTES = 10 << 30
+"""On the disk, for modules, objects and programs of a build that starts from nothing."""
+WAIT_SECONDS = 600.0
+_LOOK_SECONDS = 1.0
 
 
 class CannotBuildError(Exception):
@@ -42,6 +51,7 @@ class Target:
     version: str = VERSION
 
 
+_LOCK = ".building"
 API = ("apiserver", "controllers")
 """What the tests without nodes need."""
 
@@ -115,16 +125,55 @@ def build(names: Sequence[str]) -> Path:
     """Build what is missing of the targets, all of one version; the folder of the programs.
 
     Raises:
-        CannotBuildError: Go is missing, or says why it fails.
+        CannotBuildError: Go or room on the disk is missing, or says why it fails.
     """
     place = cache(TARGETS[names[0]].version)
-    place.mkdir(parents=True, exist_ok=True)
-    for name in missing(names):
-        with (place / f".{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not is_built(name):
+    if missing(names):
+        place.mkdir(parents=True, exist_ok=True)
+        with _building(place):
+            for name in missing(names):
                 _build(name, place)
     return place
+
+
+@contextmanager
+def _building(place: Path) -> Generator[None]:
+    """One build at a time in a folder: held until all that was asked for is there."""
+    with (place / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def wait_for_build(names: Sequence[str], seconds: float = WAIT_SECONDS) -> bool:
+    """Wait while somebody builds in the targets' folder, so long and no longer; whether all of them are there then."""
+    lock = cache(TARGETS[names[0]].version) / _LOCK
+    deadline = time.monotonic() + seconds
+    while missing(names) and _is_held(lock) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+    return not missing(names)
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with path.open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def step_aside() -> None:
+    """Have this process and those that it starts run only where nobody else would.
+
+    Niceness counts within a session only where the kernel groups by sessions, so the session's group steps aside too.
+    """
+    os.nice(19)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text("19")
 
 
 def _key(name: str) -> str:
@@ -141,6 +190,8 @@ def _build(name: str, place: Path) -> None:
     go = shutil.which("go")
     if go is None:
         raise CannotBuildError(f"{name} is not in {place}, and building it needs Go, which is not installed here")
+    if shutil.disk_usage(place).free < NEEDED_BYTES:
+        raise CannotBuildError(f"{name} is not in {place}, and building it needs {NEEDED_BYTES >> 30} GiB on the disk")
     target = TARGETS[name]
     folder = place / target.folder
     folder.mkdir(exist_ok=True)
@@ -166,6 +217,9 @@ def _build(name: str, place: Path) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Build the named targets, or all of the newest version."""
+    if "--beside" in arguments:
+        step_aside()
+        arguments = [word for word in arguments if word != "--beside"]
     names = [name for word in arguments for name in (API if word == "api" else (word,))] or list(DEFAULT)
     unknown = [name for name in names if name not in TARGETS]
     if unknown:

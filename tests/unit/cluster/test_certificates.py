@@ -2,6 +2,7 @@
 
 import datetime
 
+import pytest
 from cryptography import x509
 
 from anyvisor.cluster import certificates
@@ -65,3 +66,35 @@ def test_what_does_not_fit_is_made_anew() -> None:
     certificate(foreign, certificates.AGENT).verify_directly_issued_by(authorities(data)[0])
     broken = renewed({"authority.crt": "!", "ca.crt": "bm8="}, NAMES, NOW)
     assert len(authorities(broken)) == 1
+
+
+def elsewhere(days_ago: int = 0, names: Names = NAMES) -> dict[str, str]:
+    """The gateway's certificate of another authority, in the form of a certificate manager."""
+    made = renewed({}, names, days(-days_ago))
+    return {"tls.crt": made["gateway.crt"], "tls.key": made["gateway.key"], "ca.crt": made["ca.crt"]}
+
+
+def test_a_certificate_that_somebody_else_makes_takes_the_place_of_the_gateways() -> None:
+    theirs = elsewhere()
+    own, bundle = certificates.from_elsewhere(theirs, NAMES, NOW)
+    assert (own["gateway.crt"], own["gateway.key"]) == (theirs["tls.crt"], theirs["tls.key"])
+    assert bundle == theirs["ca.crt"]
+    data = renewed({}, NAMES, NOW)
+    certificate(data | own, certificates.GATEWAY).verify_directly_issued_by(
+        x509.load_pem_x509_certificates(bundle_of(theirs))[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({}, "missing"),
+        (elsewhere() | {"tls.key": elsewhere()["tls.key"]}, "do not belong together"),
+        (elsewhere(certificates.LEAF_DAYS + 1), "ended at 2025-12-31"),
+        (elsewhere(names=Names("gate", "theirs")), "not for gate.ours.svc"),
+        (elsewhere() | {"ca.crt": ""}, "no ca.crt"),
+    ],
+)
+def test_one_that_is_of_no_use_is_told_with_the_reason(data: dict[str, str], why: str) -> None:
+    with pytest.raises(certificates.ForeignError, match=why):
+        certificates.from_elsewhere(data, NAMES, NOW)

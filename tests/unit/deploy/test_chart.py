@@ -43,6 +43,29 @@ def test_optional_parts_can_be_switched(helm: str) -> None:
     assert {one["kind"] for one in DOCUMENTS}.isdisjoint({"ServiceMonitor", "PrometheusRule"})
 
 
+def test_a_certificate_that_somebody_else_makes_is_read_by_the_gateway_and_by_nobody_else(helm: str) -> None:
+    text = installmanifest.render(helm, "certificates.gatewaySecret=theirs")
+    listed: list[Json] = [one for one in yaml.safe_load_all(text) if one]
+    (gateway,) = (
+        one for one in listed if one["kind"] == "Deployment" and one["metadata"]["name"] == "anyvisor-gateway"
+    )
+    assert "--certificate-secret=theirs" in gateway["spec"]["template"]["spec"]["containers"][0]["args"]
+    readers = {
+        one["metadata"]["name"]: rule["verbs"]
+        for one in listed
+        if one["kind"] in ("ClusterRole", "Role")
+        for rule in one.get("rules") or ()
+        if "theirs" in rule.get("resourceNames", ())
+    }
+    assert readers == {"anyvisor-gateway": ["get", "list", "watch"]}
+
+
+def test_helm_leaves_a_driver_that_machines_may_run_on() -> None:
+    drivers = [one for one in DOCUMENTS if one["metadata"]["name"].startswith("anyvisor-driver-")]
+    assert drivers
+    assert all(one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for one in drivers)
+
+
 def test_prometheus_gets_the_alerts_as_they_are_written(helm: str) -> None:
     text = installmanifest.render(helm, "monitoring.enabled=true")
     (rules,) = (one for one in yaml.safe_load_all(text) if one and one["kind"] == "PrometheusRule")
