@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from anyvisor import __version__
 from anyvisor.cli import main as cli
@@ -193,9 +194,11 @@ def test_helm_leaves_the_older_driver_until_the_controller_removes_it(
         assert done.returncode == 0, done.stdout + done.stderr
 
     chart = str(installmanifest.CHART)
-    released("install", "anyvisor", chart, "--create-namespace", "--set", "drivers[0].version=0.0.9")
+    offered: list[Json] = yaml.safe_load((installmanifest.CHART / "values.yaml").read_text())["drivers"]
+    older = json.dumps([{**one, "version": "0.0.9"} for one in offered])
+    released("install", "anyvisor", chart, "--create-namespace", "--set-json", f"drivers={older}")
     before = drivers(bare)
-    released("upgrade", "anyvisor", chart)
+    released("upgrade", "anyvisor", chart, "--reset-values")
     assert drivers(bare) - before == {f"anyvisor-driver-qemu-{PRESENT}{kind}" for kind in ("", "-emulation")}
     assert before < drivers(bare)
     code, said = told(capsys, bare, "uninstall")
