@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -93,6 +95,11 @@ class Cluster:
         healthy = [one for one in nodes if any(d.get("healthy") for d in one.get("status", {}).get("drivers", []))]
         return len(healthy) == len(self.nodes)
 
+    def anyvisor(self, *words: str, seconds: float = 600) -> "subprocess.CompletedProcess[str]":
+        """Our command line, as the admin."""
+        command = [Path(sys.executable).parent / "anyvisor", *words, "--kubeconfig", self.plane.admin]
+        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+
     def get(self, kind: str, name: str, namespace: str = "default") -> Json:
         """One object; {} when there is none."""
         return self.plane.get(kind, name, namespace)
@@ -110,6 +117,10 @@ class Cluster:
         words = ["get", "pods", "-l", f"vmi.kubevirt.io/id={name}", "-o", "json"]
         found: list[Json] = json.loads(self.kubectl(*words))["items"]
         return found[0] if found else {}
+
+    def phase_of_pod(self, name: str) -> str:
+        """The phase of a pod; empty when there is none."""
+        return self.get("pod", name).get("status", {}).get("phase", "")
 
     def wait_phase(self, name: str, phase: str = "Running", seconds: float = 120) -> Json:
         """Wait for a VMI's phase; the VMI."""

@@ -1,16 +1,30 @@
 """What a guest keeps and offers on a cluster: claims' disks, a port behind a Service, probes by its own agent."""
 
+import socket
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.node.machines import apply, ask, claim, head_of_disk, host_path, linux_vm, remove, storage, tell
+from tests.cluster.kit.control_plane import HOST_IP
+from tests.cluster.node.machines import (
+    BOOT_SECONDS,
+    apply,
+    ask,
+    claim,
+    head_of_disk,
+    host_path,
+    linux_vm,
+    remove,
+    storage,
+    tell,
+)
 
 Json = dict[str, Any]
 PATIENT = {"periodSeconds": 3, "timeoutSeconds": 10, "failureThreshold": 60}
@@ -43,6 +57,7 @@ def test_a_claim_keeps_what_a_guest_wrote_and_a_service_reaches_it(cluster: Clus
     address = cluster.get("service", "web")["spec"]["clusterIP"]
     cluster.eventually("the service answers", lambda: "hello from" in fetched(address), 60, "keeper")
 
+    reached_by_the_pods_address_alone(cluster, "keeper")
     before = cluster.uid("keeper")
     tell(cluster, "keeper", "restart")
     cluster.eventually("the machine is another", lambda: cluster.uid("keeper") not in ("", before), 120, "keeper")
@@ -51,6 +66,24 @@ def test_a_claim_keeps_what_a_guest_wrote_and_a_service_reaches_it(cluster: Clus
     remove(cluster, "keeper")
     assert head_of_disk(cluster, "kept", 4) == b"kept"
     cluster.kubectl("delete", "service/web", "pvc/kept", "pv/kept", "--wait=false")
+
+
+def reached_by_the_pods_address_alone(cluster: Cluster, name: str) -> None:
+    """What a guest sends leaves its node from its pod's address, and what comes in there reaches it.
+
+    So network policies, which network plugins enforce by pods' addresses and interfaces, hold for guests.
+    """
+    address = cluster.launcher(name)["status"]["podIP"]
+    assert "hello from" in fetched(address)
+    with socket.create_server((HOST_IP, 0)) as listener:
+        listener.settimeout(BOOT_SECONDS)
+        port = listener.getsockname()[1]
+        with ThreadPoolExecutor(1) as beside:
+            taken = beside.submit(listener.accept)
+            ask(cluster, name, f"echo out | nc -w 5 {HOST_IP} {port}")
+            connection, (peer, _) = taken.result()
+    connection.close()
+    assert peer == address
 
 
 @pytest.fixture

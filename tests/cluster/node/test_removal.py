@@ -1,9 +1,6 @@
 """The end of the product on a cluster; comes after all other tests."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 from tests.cluster.cluster import NAMESPACE, Cluster
 from tests.cluster.node.machines import apply, remove
@@ -32,16 +29,16 @@ def settling(cluster: Cluster, line: str) -> bool:
 
 def test_it_is_removed_only_when_no_vm_is_left(cluster: Cluster) -> None:
     apply(cluster, tiny_vm("last", strategy="Halted"))
-    shown = anyvisor(cluster, "status", "--cluster")
+    shown = cluster.anyvisor("status", "--cluster")
     assert "anyvisor-agent" in shown.stdout
-    looked = anyvisor(cluster, "doctor", "--cluster")
+    looked = cluster.anyvisor("doctor", "--cluster")
     assert looked.returncode == 0, looked.stdout
     assert "accelerators: emulation" in looked.stdout
-    refused = anyvisor(cluster, "uninstall")
+    refused = cluster.anyvisor("uninstall")
     assert refused.returncode == 1
     assert "default/last" in refused.stderr
     remove(cluster, "last")
-    done = anyvisor(cluster, "uninstall")
+    done = cluster.anyvisor("uninstall")
     assert done.returncode == 0, done.stderr
     assert "everything is removed" in done.stdout
     listed = cluster.kubectl("get", f"{KINDS},namespaces,nodes", "-o", "name")
@@ -65,8 +62,3 @@ def seen_on_node(cluster: Cluster, node: str) -> None:
 
     # Its kubelet shows devices whose plugin has gone for some minutes, as ones that are broken.
     cluster.eventually("no device is offered", lambda: offered() <= {"0"}, 60)
-
-
-def anyvisor(cluster: Cluster, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [Path(sys.executable).parent / "anyvisor", *words, "--kubeconfig", cluster.plane.admin]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)

@@ -1,10 +1,11 @@
 """A second node: machines are placed on it, and it fails in the ways in which nodes fail."""
 
+import json
 from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import NAMESPACE, REGISTRY, Cluster
 from tests.cluster.kit.node import Node
 from tests.cluster.node.machines import apply, counted, remove
 from tests.e2e.conftest import tiny_vm
@@ -72,6 +73,7 @@ def test_a_node_that_is_gone_and_deleted_leaves_nothing_behind(cluster: Cluster,
     second.down()
     cluster.nodes.remove(second)
     cluster.eventually("the node is not ready", lambda: not second.ready(), NODE_IS_LOST)
+    upgraded_past(cluster, second.name)
     cluster.kubectl("delete", "node", second.name)
     cluster.eventually("the run is over", lambda: cluster.phase("lost") != "Running", 300, "lost")
     cluster.wait_phase("moved", seconds=180)
@@ -79,3 +81,22 @@ def test_a_node_that_is_gone_and_deleted_leaves_nothing_behind(cluster: Cluster,
         remove(cluster, name)
     gone = ("get", "hypervisornodes.anyvisor.io", second.name, "--ignore-not-found", "-o", "name")
     cluster.eventually("what was known of the node is gone", lambda: not cluster.kubectl(*gone).strip(), 120)
+
+
+def upgraded_past(cluster: Cluster, silent: str) -> None:
+    """An upgrade reaches the nodes that answer, and names the one that does not."""
+    before = agents(cluster)
+    # So that there is something to roll out, which this node alone would hold up.
+    cluster.kubectl("rollout", "restart", "daemonset/anyvisor-agent", "-n", NAMESPACE)
+    done = cluster.anyvisor("upgrade", "--registry", REGISTRY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"agent is of this version; on {silent}, not answering now" in done.stdout
+    after = agents(cluster)
+    assert after["node1"] != before["node1"]
+
+
+def agents(cluster: Cluster) -> dict[str, str]:
+    """Node -> uid of its newest agent's pod."""
+    found = json.loads(cluster.kubectl("get", "pods", "-n", NAMESPACE, "-l", "app=anyvisor-agent", "-o", "json"))
+    pods: list[Json] = sorted(found["items"], key=lambda pod: pod["metadata"]["creationTimestamp"])
+    return {pod["spec"].get("nodeName", ""): pod["metadata"]["uid"] for pod in pods}
