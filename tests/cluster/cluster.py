@@ -193,7 +193,7 @@ def guest_archives(place: Path) -> list[Path]:
 def product_archives() -> list[Path]:
     """The product's images. Raises rootfs.CannotBuildError."""
     out = builder.cache() / "test"
-    return [builder.build(name, out, REGISTRY) for name in builder.IMAGES]
+    return [builder.build(name, out, REGISTRY) for name in builder.offered()]
 
 
 @contextmanager

@@ -13,10 +13,10 @@ COUNTER = re.compile(r"ANYVISOR t=(\d+)")
 PROTOCOL = "plain.kubevirt.io"
 
 
-def console(plane: ControlPlane, name: str, seconds: float, typed: bytes = b"") -> str:
-    """What a VMI's console shows within some seconds, replay first."""
+def console(plane: ControlPlane, name: str, seconds: float, typed: bytes = b"", until: str = "") -> str:
+    """What a VMI's console shows within some seconds or until a text comes, replay first."""
     path = f"/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/{name}/console"
-    return asyncio.run(_read(plane, path, seconds, typed))
+    return asyncio.run(_read(plane, path, seconds, typed, until.encode()))
 
 
 def counter(plane: ControlPlane, name: str) -> int:
@@ -25,15 +25,15 @@ def counter(plane: ControlPlane, name: str) -> int:
     return int(values[-1]) if values else -1
 
 
-async def _read(plane: ControlPlane, path: str, seconds: float, typed: bytes) -> str:
+async def _read(plane: ControlPlane, path: str, seconds: float, typed: bytes, until: bytes) -> str:
     try:
-        return await _session(plane, path, seconds, typed)
+        return await _session(plane, path, seconds, typed, until)
     finally:
         # As aiohttp asks for: TLS connections end a moment after their session.
         await asyncio.sleep(0.1)
 
 
-async def _session(plane: ControlPlane, path: str, seconds: float, typed: bytes) -> str:
+async def _session(plane: ControlPlane, path: str, seconds: float, typed: bytes, until: bytes) -> str:
     found = bytearray()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
         url = f"https://127.0.0.1:{plane.api_port}{path}"
@@ -45,6 +45,8 @@ async def _session(plane: ControlPlane, path: str, seconds: float, typed: bytes)
                 async with asyncio.timeout(seconds):
                     async for message in stream:
                         found += message.data
+                        if until and until in found:
+                            break
             except TimeoutError:
                 pass
     return found.decode(errors="replace")

@@ -1,12 +1,16 @@
 """`python -m tools.images [--out DIR] [--registry NAME] [IMAGE ...]`: make the images as OCI archives.
 
 anyvisor          our components (controller, gateway, agent)
-driver-qemu       the driver's process, with the VMM that it asks for its facts
-launcher-qemu     the launcher: the VMM and the shim, on python3-minimal
+driver-NAME       the driver's process, with the VMM that it asks for its facts
+launcher-NAME     the launcher: the VMM and the shim, on python3-minimal
+
+No Debian package brings Cloud Hypervisor: its images are made where ANYVISOR_CLOUD_HYPERVISOR names the program (and
+ANYVISOR_CLOUD_HYPERVISOR_FIRMWARE a firmware, if machines are to boot by one).
 """
 
 import argparse
 import filecmp
+import hashlib
 import json
 import os
 import sys
@@ -34,8 +38,14 @@ class Image:
     user: str
     application: bool
     stop_signal: str = ""
+    program: str = ""
+    """The environment's variable that names a program to put in, which no package brings."""
+    small: bool = False
+    """Only what the packages hold and need: no shell's tools, no package manager's state."""
 
 
+_CLOUD_HYPERVISOR: Final = "ANYVISOR_CLOUD_HYPERVISOR"
+_FIRMWARE: Final = "ANYVISOR_CLOUD_HYPERVISOR_FIRMWARE"
 IMAGES: Final = {
     "anyvisor": Image(("python3", "nftables", "iproute2"), "Anyvisor's components", "65532", application=True),
     # The driver looks for the same programs in its own image as the launcher runs.
@@ -48,7 +58,20 @@ IMAGES: Final = {
         ("python3-minimal", "qemu-system-x86", "ovmf", "swtpm", "busybox-static"), "Launcher for QEMU", "107",
         application=False, stop_signal="SIGURG",
     ),
+    "driver-cloud-hypervisor": Image(
+        ("python3", "libgcc-s1"), "Anyvisor's driver for Cloud Hypervisor", "65532", application=True,
+        program=_CLOUD_HYPERVISOR,
+    ),
+    "launcher-cloud-hypervisor": Image(
+        ("python3-minimal", "libgcc-s1", "dash", "busybox-static"), "Launcher for Cloud Hypervisor", "107",
+        application=False, stop_signal="SIGURG", program=_CLOUD_HYPERVISOR, small=True,
+    ),
 }  # fmt: skip
+
+
+def offered() -> list[str]:
+    """The images that can be made here."""
+    return [name for name, image in IMAGES.items() if not image.program or os.environ.get(image.program)]
 
 
 def cache() -> Path:
@@ -71,7 +94,8 @@ def build(
     File systems are kept in the cache, or where `kept` says.
     """
     image = IMAGES[name]
-    base = rootfs.build(image.packages, kept or cache())
+    base = rootfs.build(image.packages, kept or cache(), small=image.small)
+    layers = [oci.Layer(base), *programs(name)]
     code = application.layer(source) if image.application else application.launcher_layer(source)
     config = oci.Config(
         entrypoint=_COMPONENT if image.application else (),
@@ -86,15 +110,34 @@ def build(
     )
     out.mkdir(parents=True, exist_ok=True)
     archive = out / f"{name}.tar"
-    digest = oci.write(archive, f"{registry}/{name}:{tag}", [oci.Layer(base), code], config)
+    digest = oci.write(archive, f"{registry}/{name}:{tag}", [*layers, code], config)
     (out / f"{name}.spdx.json").write_text(json.dumps(bill(name, digest, base, image), indent=1) + "\n")
     print(f"{registry}/{name}:{tag} {digest} {archive} {archive.stat().st_size / 1e6:.0f} MB", flush=True)
     return archive
 
 
+def programs(name: str) -> list[oci.Layer]:
+    """What the environment names, at the places where the driver looks for it. Raises rootfs.CannotBuildError."""
+    variable = IMAGES[name].program
+    if not variable:
+        return []
+    program, firmware = (Path(os.environ.get(each, "")) for each in (variable, _FIRMWARE))
+    if not os.environ.get(variable):
+        raise rootfs.CannotBuildError(f"{name}: no package brings its program, so name it in {variable}")
+    if not program.is_file():
+        raise rootfs.CannotBuildError(f"{name}: {variable} names {program}, which is no file")
+    layers = [oci.files_layer({"/usr/local/bin/cloud-hypervisor": program}, executable=True)]
+    if firmware.is_file():
+        layers.append(oci.files_layer({f"/usr/share/cloud-hypervisor/{firmware.name}": firmware}))
+    return layers
+
+
 def bill(name: str, digest: str, base: Path, image: Image) -> dict[str, Any]:
     """The bill of materials (SPDX 2.3): Debian's packages and Python's."""
     listed = [(f"deb-{one.name}", one.name, one.version) for one in rootfs.contents(base)]
+    if image.program:
+        content = hashlib.sha256(Path(os.environ[image.program]).read_bytes()).hexdigest()
+        listed.append(("program", "cloud-hypervisor", f"sha256:{content}"))
     if image.application:
         listed += [(f"python-{one.name}", one.name, one.version) for one in application.distributions()]
     return {
@@ -136,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"no such image: {', '.join(unknown)}; there are {', '.join(IMAGES)}")
     try:
-        for name in options.images or IMAGES:
+        for name in options.images or offered():
             archive = build(name, options.out, options.registry)
             if options.verify and not is_reproducible(name, archive, options.registry):
                 print(f"{name}: two builds of the same packages and the same code differ", file=sys.stderr)
@@ -144,6 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except rootfs.CannotBuildError as error:
         print(error, file=sys.stderr)
         return 1
+    for name in () if options.images else sorted(IMAGES.keys() - set(offered())):
+        print(f"{name} is left out: no package brings its program; name it in {IMAGES[name].program}", file=sys.stderr)
     return 0
 
 

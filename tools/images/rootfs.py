@@ -15,6 +15,13 @@ SUITE: Final = "bookworm"
 EPOCH: Final = "1700000000"
 """Files that an installation makes get this time, so that it does not show in the image."""
 _LEFT_OUT: Final = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
+_SMALL: Final = (
+    # dpkg does not run in these, so what it would have written down of the packages is made of the packages.
+    'for deb in "$1"/var/cache/apt/archives/*.deb; do dpkg-deb -f "$deb"; echo "Status: install ok unpacked"; echo; '
+    'done >"$1"/var/lib/dpkg/status',
+    'rm -rf "$1"/usr/share/man "$1"/usr/share/locale "$1"/usr/share/info "$1"/usr/lib/*/gconv; '
+    'find "$1"/usr/share/doc -type f ! -name copyright -delete',
+)
 _REMOVED: Final = ("var/cache/ldconfig/aux-cache", "var/log/*", "var/lib/apt/lists/*", "var/cache/apt/*", "etc/shadow-")
 
 
@@ -30,13 +37,16 @@ class Package:
     version: str
 
 
-def build(packages: Sequence[str], cache: Path) -> Path:
-    """The file system as a tar file, made once for a list of packages.
+def build(packages: Sequence[str], cache: Path, *, small: bool = False) -> Path:
+    """The file system as a tar file, made once for a list of packages: on top of the essential ones, or `small`.
 
     Raises:
         CannotBuildError: mmdebstrap is missing, or says why it fails.
     """
-    key = hashlib.sha256(f"{SUITE} {EPOCH} {' '.join(packages)} {_LEFT_OUT} {_REMOVED}".encode()).hexdigest()[:16]
+    made_of = hashlib.sha256(
+        f"{SUITE} {EPOCH} {' '.join(packages)} {_LEFT_OUT} {_REMOVED}{_SMALL if small else ''}".encode()
+    )
+    key = made_of.hexdigest()[:16]
     target = cache / f"rootfs-{key}.tar"
     if target.exists():
         return target
@@ -44,10 +54,7 @@ def build(packages: Sequence[str], cache: Path) -> Path:
         raise CannotBuildError("mmdebstrap is not installed: `apt-get install mmdebstrap`")
     cache.mkdir(parents=True, exist_ok=True)
     fresh = target.with_suffix(".new.tar")
-    command = ["mmdebstrap", "--quiet", "--variant=essential", f"--include={','.join(packages)}"]
-    command += [f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT]
-    command += ["--dpkgopt=path-include=/usr/share/doc/*/copyright", "--dpkgopt=force-unsafe-io"]
-    command += [f'--customize-hook=rm -rf "$1"/{path}' for path in _REMOVED]
+    command = ["mmdebstrap", "--quiet", f"--include={','.join(packages)}", *(_small() if small else _essential())]
     print(f"making a file system of {', '.join(packages)}", file=sys.stderr, flush=True)
     done = subprocess.run(
         ["nice", "-n", "10", *command, SUITE, str(fresh)],
@@ -61,6 +68,16 @@ def build(packages: Sequence[str], cache: Path) -> Path:
         raise CannotBuildError(f"mmdebstrap failed:\n{done.stderr[-3000:]}")
     fresh.rename(target)
     return target
+
+
+def _essential() -> list[str]:
+    options = ["--variant=essential", *(f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT)]
+    options += ["--dpkgopt=path-include=/usr/share/doc/*/copyright", "--dpkgopt=force-unsafe-io"]
+    return [*options, *(f'--customize-hook=rm -rf "$1"/{path}' for path in _REMOVED)]
+
+
+def _small() -> list[str]:
+    return ["--variant=extract", *(f"--extract-hook={hook}" for hook in _SMALL)]
 
 
 def contents(rootfs: Path) -> list[Package]:

@@ -31,8 +31,9 @@ class Target(Instance):
         match words:
             case ("kubectl", *rest):
                 return self.made.kubectl(*rest, check=check, stdin=stdin, seconds=seconds)
-            case ("console", name, "--seconds", wanted):
-                return console(self.made.plane, name, float(wanted) + 1, (stdin or "").encode())
+            case ("console", name, "--seconds", wanted, *rest):
+                until = rest[1] if rest else ""
+                return console(self.made.plane, name, float(wanted) + 1, (stdin or "").encode(), until)
             case (("start" | "stop" | "restart") as verb, name, *_):
                 return self._tell(verb, name)
             case _:
@@ -45,6 +46,12 @@ class Target(Instance):
         done = gone.get(verb, lambda: self.made.uid(name) not in ("", before))
         self.made.eventually(f"{name}: {verb}", done, 120, name)
         return ""
+
+    def get(self, kind: str, name: str, namespace: str = "default") -> Json | None:
+        return self.made.plane.get(kind, name, namespace) or None
+
+    def items(self, kind: str) -> list[Json]:
+        return json.loads(self.made.kubectl("get", kind, "-A", "-o", "json"))["items"]
 
     def apply(self, obj: Json) -> None:
         self.kubectl("apply", "-f", "-", stdin=json.dumps(on_cluster(obj)))

@@ -31,7 +31,7 @@ def before(cluster: Cluster, tmp_path: Path) -> None:
     source = tmp_path / "src" / "anyvisor"
     for file in VERSIONED:
         (source / file).write_text((source / file).read_text().replace(__version__, OLDER))
-    for name in images.IMAGES:
+    for name in images.offered():
         archive = images.build(name, tmp_path, REGISTRY, tag=OLDER, source=source)
         for node in cluster.nodes:
             node.load(archive)
