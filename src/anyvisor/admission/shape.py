@@ -56,6 +56,17 @@ def check_spec(at: str, spec: Obj, out: Causes, *, complete: bool) -> None:
     domain = mapping(spec.get("domain"))
     if domain:
         _check_counts(f"{at}.domain", domain, out)
+    if complete:
+        _check_ports(at, spec, out)
+
+
+def _check_ports(at: str, spec: Obj, out: Causes) -> None:
+    """A probe over the network has a port."""
+    for probe in ("livenessProbe", "readinessProbe"):
+        actions = mapping(spec.get(probe))
+        for action in ("httpGet", "tcpSocket"):
+            if actions.get(action) is not None and mapping(actions[action]).get("port") is None:
+                _add(f"{at}.{probe}.{action}.port", "is missing; name the port of the guest", out)
 
 
 def _check_counts(at: str, domain: Obj, out: Causes) -> None:

@@ -149,7 +149,7 @@ def _check(vm: Obj, request: AdmissionRequest, config: ClusterConfig) -> Admissi
     if request.operation == CREATE:
         spec_rules.discontinued_gates(view, config, out)
         if not out:
-            network.discontinued(view, out)
+            network.discontinued(view, out, told="spec")
     if not out:
         _check_spec(vm, checked, view, request, config, out)
     if not out:

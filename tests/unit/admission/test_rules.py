@@ -145,6 +145,7 @@ ROWS: list[tuple[str, Change, Causes]] = [
         {("spec.startStrategy", "Invalid")},
     ),
     ("probe without handler", put("spec.readinessProbe", {}), {("spec.readinessProbe", "Required")}),
+    ("probe of no port", put("spec.readinessProbe.httpGet.path", "/health"), {("", "")}),
     (
         "probe with two handlers",
         put("spec.readinessProbe", {"exec": {}, "tcpSocket": {"port": 1}}),

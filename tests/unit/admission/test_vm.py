@@ -88,12 +88,13 @@ CREATES: list[tuple[str, Change, Causes]] = [
         {("spec.preference.name", "NotSupported")},
     ),
     ("hypervisor", put("spec.template.spec.hypervisor", "A B"), {("spec.template.spec.hypervisor", "Invalid")}),
-    # A discontinued binding is told alone, before the other rules.
+    # A discontinued binding is told alone, before the other rules, where clients expect it: as if in an instance.
     (
         "discontinued",
         both(put(f"{DOMAIN}.devices.interfaces[0].slirp", {}), put(f"{DOMAIN}.machine.type", "pc")),
-        {(f"{DOMAIN}.devices.interfaces[0].slirp", "Invalid")},
+        {("spec.domain.devices.interfaces[0].slirp", "Invalid")},
     ),
+    ("probe of no port", put("spec.template.spec.readinessProbe.tcpSocket", {}), {("", "")}),
 ]
 
 

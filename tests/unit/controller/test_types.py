@@ -16,7 +16,7 @@ TYPE = {"metadata": {"name": "t", "uid": "t", "generation": 1}, "spec": {"cpu": 
 
 def one_pass(domain: Json, strategy: str = "Always", types: Json | None = None, vmi: Json | None = None) -> Outcome:
     known = types or {}
-    metadata = {"name": "a", "namespace": "d", "uid": "u", "generation": 1, "annotations": SEEN}
+    metadata: Json = {"name": "a", "namespace": "d", "uid": "u", "generation": 1, "annotations": SEEN}
     metadata["finalizers"] = ["kubevirt.io/virtualMachineControllerFinalize"]
     references = {field: {"name": one["metadata"]["name"]} for field, one in known.items() if one}
     spec = {"runStrategy": strategy, "template": {"spec": {"domain": domain}}, **references}

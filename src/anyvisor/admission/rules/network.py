@@ -22,13 +22,15 @@ _RANGES_MAX = 10
 _PRIVATE_OPTIONS = range(224, 255)
 
 
-def discontinued(spec: Spec, out: Causes) -> None:
-    """Bindings that no longer exist."""
+def discontinued(spec: Spec, out: Causes, *, told: str = "") -> None:
+    """Bindings that no longer exist. `told`: where clients of the API expect the spec, if that is not where it is."""
     for index, interface in enumerate(spec.interfaces):
         for name in DISCONTINUED:
             if interface.get(name) is not None:
-                at = f"{spec.at}.domain.devices.interfaces[{index}].{name}"
-                out.invalid(at, f"{at}: the {name} binding is gone since v1.3; use masquerade, bridge or passtBinding")
+                inside = f"domain.devices.interfaces[{index}].{name}"
+                at = f"{spec.at}.{inside}"
+                message = f"{at}: the {name} binding is gone since v1.3; use masquerade, bridge or passtBinding"
+                out.invalid(f"{told or spec.at}.{inside}", message, at)
 
 
 def networks(spec: Spec, config: ClusterConfig, out: Causes) -> None:
