@@ -1,7 +1,5 @@
 """`python -m anyvisor`: the command line."""
 
-import sys
+from anyvisor.cli.main import program
 
-from anyvisor.cli.main import main
-
-sys.exit(main())
+program()

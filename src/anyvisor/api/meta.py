@@ -1,14 +1,17 @@
 """Kubernetes metadata: typed models, accessors for raw JSON objects, conditions and `Status` answers."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from anyvisor.api.paths import Json as Json
+from anyvisor.api.paths import condition as condition
+from anyvisor.api.paths import conditions as conditions
+from anyvisor.api.paths import list_at as list_at
+from anyvisor.api.paths import object_at as object_at
+from anyvisor.api.paths import text_at as text_at
 from anyvisor.api.wire import Int64, Schema, Time
-
-Json: TypeAlias = dict[str, Any]
-"""One JSON object, as decoded; never re-encoded from a typed model."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
@@ -165,28 +168,6 @@ def status_json(
     return answer
 
 
-def object_at(obj: Mapping[str, Any], *path: str) -> Json:
-    """The JSON object at a path, or an empty one where anything on the way is absent or no object."""
-    here: Any = obj
-    for step in path:
-        if not isinstance(here, dict):
-            return {}
-        here = cast("Json", here).get(step)
-    return cast("Json", here) if isinstance(here, dict) else {}
-
-
-def list_at(obj: Mapping[str, Any], *path: str) -> list[Any]:
-    """The JSON array at a path, or an empty one."""
-    found = object_at(obj, *path[:-1]).get(path[-1]) if path else None
-    return cast("list[Any]", found) if isinstance(found, list) else []
-
-
-def text_at(obj: Mapping[str, Any], *path: str) -> str:
-    """The string at a path, or an empty one."""
-    found = object_at(obj, *path[:-1]).get(path[-1]) if path else None
-    return found if isinstance(found, str) else ""
-
-
 def metadata(obj: Mapping[str, Any]) -> Json:
     """The `metadata` of an object."""
     return object_at(obj, "metadata")
@@ -280,16 +261,6 @@ def controller_reference(owner: Mapping[str, Any]) -> Json:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def conditions(obj: Mapping[str, Any]) -> list[Json]:
-    """`status.conditions`, or an empty list."""
-    return list_at(obj, "status", "conditions")
-
-
-def condition(obj: Mapping[str, Any], type_: str) -> Json | None:
-    """The condition of a type, if it is there."""
-    return next((entry for entry in conditions(obj) if entry.get("type") == type_), None)
 
 
 def condition_is(obj: Mapping[str, Any], type_: str, status: str = "True") -> bool:

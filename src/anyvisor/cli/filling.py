@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from anyvisor.api.meta import condition, text_at
+from anyvisor.api.paths import condition, text_at
 from anyvisor.cli.api import Api
 from anyvisor.cli.main import CommandError
 

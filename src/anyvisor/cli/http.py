@@ -92,7 +92,7 @@ def _headers(stream: Stream) -> dict[str, str]:
 
 
 class Connection:
-    """To one server, made anew when the last answer ended it."""
+    """To one server at an IPv4 address, made anew when the last answer ended it."""
 
     def __init__(self, host: str, port: int, seconds: float, context: ssl.SSLContext) -> None:
         self._host, self._port, self._seconds, self._context = host, port, seconds, context
@@ -124,10 +124,13 @@ class Connection:
 
     def _connected(self) -> tuple[ssl.SSLSocket, Stream]:
         if self._socket is None or self._stream is None:
-            plain = socket.create_connection((self._host, self._port), self._seconds)
+            # An address, and as bytes: names would load the tables of international ones.
+            plain = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             try:
+                plain.settimeout(self._seconds)
+                plain.connect((self._host, self._port))
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._socket = self._context.wrap_socket(plain, server_hostname=self._host)
+                self._socket = self._context.wrap_socket(plain, server_hostname=self._host.encode())
             except BaseException:
                 plain.close()
                 raise

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, cast
 
-from anyvisor.api.meta import list_at
+from anyvisor.api.paths import list_at
 from anyvisor.cli.api import connect
 from anyvisor.cli.tables import show
 

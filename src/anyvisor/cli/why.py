@@ -1,11 +1,11 @@
 """`anyvisor why vm/NAME`: the one sentence that tells why a VM does not run, looked for from the object to the VMM."""
 
 import argparse
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
-from anyvisor.api.meta import condition, list_at, object_at, text_at
+from anyvisor.api.paths import condition, list_at, object_at, text_at
 from anyvisor.cli.api import Api, ApiRefusalError, connect, split_name
 from anyvisor.cli.main import CommandError
 
@@ -20,22 +20,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="output format")
 
 
-@dataclass(slots=True)
-class Chain:
+class Chain(NamedTuple):
     """Everything from the object to the VMM that can hold a VM up. Absent objects are None or empty."""
 
     name: str
     vm: Json | None = None
     vmi: Json | None = None
-    pods: list[Json] = field(default_factory=list[Json])
-    events: list[Json] = field(default_factory=list[Json])
-    nodes: list[Json] = field(default_factory=list[Json])
-    disks: list[Json] = field(default_factory=list[Json])
+    pods: Sequence[Json] = ()
+    events: Sequence[Json] = ()
+    nodes: Sequence[Json] = ()
+    disks: Sequence[Json] = ()
     """DataVolumes that fill its disks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Where it is held up (`kind/name` of the object, or `nothing`), and the sentence."""
 
     at: str
@@ -72,20 +70,21 @@ def _print_defaults(api: Api, chain: Chain) -> int:
 
 
 def _collect(api: Api, namespace: str, name: str) -> Chain:
-    chain = Chain(name)
-    chain.vm = _get(api, api.vm(namespace, name))
-    chain.vmi = _get(api, api.vm(namespace, name, "virtualmachineinstances"))
-    if chain.vm is None and chain.vmi is None:
-        raise CommandError(f"there is no VM {name} in namespace {namespace}")
-    core = f"/api/v1/namespaces/{quote(namespace)}"
-    if chain.vmi is not None:
-        selector = f"kubevirt.io/created-by={chain.vmi['metadata']['uid']}"
-        chain.pods = api.call("GET", f"{core}/pods", query={"labelSelector": selector})["items"]
-    chain.events = api.call("GET", f"{core}/events", query={"fieldSelector": f"involvedObject.name={name}"})["items"]
-    chain.nodes = api.call("GET", "/apis/anyvisor.io/v1alpha1/hypervisornodes")["items"]
-    if _phase(chain) != "Running":
-        chain.disks = _disks(api, namespace, chain)
-    return chain
+    found = Chain(
+        name, _get(api, api.vm(namespace, name)), _get(api, api.vm(namespace, name, "virtualmachineinstances"))
+    )
+    if found.vm is None and found.vmi is None:
+        raise CommandError(f"there is no VM {name} in namespace {namespace}; `anyvisor list -A` shows all")
+    core, pods = f"/api/v1/namespaces/{quote(namespace)}", []
+    if found.vmi is not None:
+        selector = f"kubevirt.io/created-by={found.vmi['metadata']['uid']}"
+        pods = api.call("GET", f"{core}/pods", query={"labelSelector": selector})["items"]
+    return found._replace(
+        pods=pods,
+        events=api.call("GET", f"{core}/events", query={"fieldSelector": f"involvedObject.name={name}"})["items"],
+        nodes=api.call("GET", "/apis/anyvisor.io/v1alpha1/hypervisornodes")["items"],
+        disks=_disks(api, namespace, found) if _phase(found) != "Running" else (),
+    )
 
 
 def _disks(api: Api, namespace: str, chain: Chain) -> list[Json]:

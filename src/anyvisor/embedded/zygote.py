@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from anyvisor.embedded import system
+from anyvisor.embedded.zygote_client import MAX_DESCRIPTORS, MAX_MESSAGE
 from anyvisor.launcher import shim
 
-MAX_MESSAGE = 64 * 1024
-MAX_DESCRIPTORS = 4
 _STABLE_SECONDS = 10.0
 _MAX_BACKOFF_SECONDS = 10.0
 _STOP_SECONDS = 5.0

@@ -1,14 +1,16 @@
-"""Requests to the zygote, from the processes of the same user. Calls block for about a millisecond."""
+"""Requests to the zygote, from the processes of the same user. Calls block for about a millisecond.
+
+`status` of the command line reads this module, so it imports little (dataclasses alone would cost as much as the rest).
+"""
 
 import json
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from anyvisor.embedded.zygote import MAX_DESCRIPTORS, MAX_MESSAGE
-
+MAX_MESSAGE = 64 * 1024
+MAX_DESCRIPTORS = 4
 _SECONDS = 5.0
 
 
@@ -16,8 +18,7 @@ class ZygoteError(Exception):
     """The zygote refused a request, or is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchRequest:
+class LaunchRequest(NamedTuple):
     """A launcher to be forked. Descriptors stay the caller's."""
 
     directory: str
@@ -28,16 +29,14 @@ class LaunchRequest:
     netns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Launched:
+class Launched(NamedTuple):
     """A running launcher; `pidfd` is the caller's to close."""
 
     pid: int
     pidfd: int
 
 
-@dataclass(frozen=True, slots=True)
-class ZygoteClient:
+class ZygoteClient(NamedTuple):
     """Requests to the zygote at `path`."""
 
     path: Path

@@ -31,7 +31,7 @@ BROKEN = {
     "metadata": {"name": "d"},
     "status": {"phase": "ImportInProgress", "conditions": [condition("Running", "False", "answers 404", "Error")]},
 }
-FILLING = {"metadata": {"name": "d"}, "status": {"phase": "ImportInProgress", "progress": "42.0%", "conditions": []}}
+FILLING = {"metadata": {"name": "d"}, "status": {"phase": "ImportInProgress", "progress": "42.0%"}}
 CASES = [
     (Chain("a", vm(), disks=[FILLING]), "datavolume/d", "waits for its disk d: ImportInProgress, 42.0% done"),
     (Chain("a", vm(), disks=[BROKEN]), "datavolume/d", "answers 404"),
