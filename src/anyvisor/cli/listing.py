@@ -1,13 +1,15 @@
 """`anyvisor classes|drivers|nodes`: what the instance can run VMs on."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any, cast
 
-from anyvisor.api.paths import list_at
+from anyvisor.api.paths import list_at, object_at, text_at
 from anyvisor.cli.api import connect
 from anyvisor.cli.tables import show
 
 Json = dict[str, Any]
+_GROUP = "/apis/anyvisor.io/v1alpha1"
 _PLURALS = {"classes": "hypervisorclasses", "drivers": "hypervisordrivers", "nodes": "hypervisornodes"}
 
 
@@ -20,7 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print them."""
-    listed: Json = connect().call("GET", f"/apis/anyvisor.io/v1alpha1/{_PLURALS[arguments.command]}")
+    api = connect()
+    listed: Json = api.call("GET", f"{_GROUP}/{_PLURALS[arguments.command]}")
     items: list[Json] = listed["items"]
     match arguments.output:
         case "json":
@@ -35,7 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
             for item in items:
                 print(item["metadata"]["name"])
         case _:
-            show(*_TABLES[arguments.command](items))
+            if arguments.command == "nodes":
+                show(*_nodes(items, api.call("GET", f"{_GROUP}/{_PLURALS['drivers']}")["items"]))
+            else:
+                show(*_TABLES[arguments.command](items))
     return 0
 
 
@@ -71,13 +77,16 @@ def _worths(spec: Json) -> tuple[Any, ...]:
     return found["supported"], found["claimed"], found["experimental"]
 
 
-def _nodes(items: list[Json]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+def _nodes(items: list[Json], drivers: list[Json]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    from anyvisor.planning.manifest import digest
+
+    installed = {text_at(one, "metadata", "name"): digest(object_at(one, "spec", "manifest")) for one in drivers}
     rows = [
         (
             item["metadata"]["name"],
             driver["driver"],
             driver.get("version", ""),
-            "yes" if driver.get("healthy") else "no",
+            _health(driver, installed),
             ",".join(list_at(driver, "accelerators")) or "-",
         )
         for item in items
@@ -86,4 +95,12 @@ def _nodes(items: list[Json]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     return ("NODE", "DRIVER", "VERSION", "HEALTHY", "ACCELERATORS"), rows
 
 
-_TABLES = {"classes": _classes, "drivers": _drivers, "nodes": _nodes}
+def _health(driver: Json, installed: Mapping[str, str]) -> str:
+    """A driver that runs by another manifest than the installed one gets no new machines, well as it may be."""
+    runs_by = driver.get("manifestDigest")
+    if runs_by and installed.get(driver["driver"], runs_by) != runs_by:
+        return "no: another manifest"
+    return "yes" if driver.get("healthy") else "no"
+
+
+_TABLES = {"classes": _classes, "drivers": _drivers}

@@ -12,7 +12,7 @@ from anyvisor.api.meta import list_at, object_at, text_at
 from anyvisor.planning.facts import DriverFacts, NodeFacts
 from anyvisor.planning.judge import Policy
 from anyvisor.planning.manifest import Manifest
-from anyvisor.planning.plan import Finding, Plan
+from anyvisor.planning.plan import Finding, Plan, Severity
 from anyvisor.planning.planner import Driver, assess
 from anyvisor.planning.values import is_map
 
@@ -25,7 +25,15 @@ CLAIMS: Final = {"persistentVolumeClaim": "claimName", "dataVolume": "name", "ep
 """Volumes that are claims, and where their name stands."""
 OWN_DISKS: Final = ("containerDisk", "emptyDisk", "ephemeral")
 """Volumes of which the guest writes to a disk that lies on its node."""
+_SCOPES: Final[Mapping[Scope, str]] = {
+    "restart": "over a restart",
+    "upgrade": "with another version of the driver",
+    "move": "over a live move",
+    "driver-change": "with another hypervisor",
+}
 _NAMELESS_MODELS: Final = ("host-model", "host-passthrough")
+_OWN_CPU: Final = ("emulation", "none")
+"""The guest's CPU is no part of the host then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +107,18 @@ def check_move(machine: Running, target: Target) -> MoveAnswer:
         *_without_model(machine, target, nodes),
         *_unreachable(machine, target),
     ]
-    live = [
-        *_of_driver(machine, target),
-        *_of_place(machine, target, nodes),
-        *_of_devices(spec),
-        *_of_volumes(machine, target),
-        *_changed(machine.spec, spec),
-    ]
-    live += _identity(machine, target, "move", "error")
+    live = (
+        [*_not_running(machine)]
+        or [*_other_hypervisor(machine, target)]
+        or [
+            *_of_driver(machine, target),
+            *_of_place(machine, target, nodes),
+            *_of_devices(spec),
+            *_of_volumes(machine, target),
+            *_changed(machine.spec, spec),
+            *_identity(machine, target, "move", "error"),
+        ]
+    )
     how: How = "no" if cold else "cold" if live else "live"
     notes = _identity(machine, target, _scope(machine, target), "warn") if how == "cold" else []
     return MoveAnswer(how, tuple(live), tuple(cold), tuple(notes), made.plan)
@@ -170,8 +182,13 @@ def _scope(machine: Running, target: Target) -> Scope:
     return "restart" if machine.version == target.driver.manifest.version else "upgrade"
 
 
-def _of_driver(machine: Running, target: Target) -> Iterator[Finding]:
-    """Both ends must be able to, and read each other's state."""
+def _not_running(machine: Running) -> Iterator[Finding]:
+    if not machine.node:
+        yield _error("NOT_RUNNING", "the machine does not run: its next start is the move")
+
+
+def _other_hypervisor(machine: Running, target: Target) -> Iterator[Finding]:
+    """It reads no state of ours, and what else there is does not matter then."""
     ours, theirs = machine.driver.manifest, target.driver.manifest
     if ours.driver != theirs.driver:
         yield _error(
@@ -181,7 +198,11 @@ def _of_driver(machine: Running, target: Target) -> Iterator[Finding]:
             have=ours.driver,
             want=theirs.driver,
         )
-        return
+
+
+def _of_driver(machine: Running, target: Target) -> Iterator[Finding]:
+    """Both ends must be able to, and read each other's state."""
+    theirs = target.driver.manifest
     yield from _lacking(theirs, "move.live", "to move a guest while it runs")
     if machine.paused:
         yield from _lacking(theirs, "move.paused", "to move a guest that is paused; resume it")
@@ -213,9 +234,6 @@ def _lacking(manifest: Manifest, capability: str, what: str) -> Iterator[Finding
 
 def _of_place(machine: Running, target: Target, nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
     """Where it goes: another node, a CPU that is as good, the same accelerator."""
-    if not machine.node:
-        yield _error("NOT_RUNNING", "the machine does not run: its next start is the move")
-        return
     if target.node == machine.node:
         yield from _lacking(target.driver.manifest, "move.local-handover", "to pass a guest on within its node")
         return
@@ -241,7 +259,9 @@ def _runs_on(machine: Running, facts: DriverFacts) -> bool:
 
 def _of_cpu(machine: Running, facts: Sequence[DriverFacts]) -> Iterator[Finding]:
     at, model = "spec.domain.cpu.model", text_at(machine.spec, "domain", "cpu", "model")
-    if model == "host-passthrough" and machine.accelerator != "emulation":
+    if machine.accelerator in _OWN_CPU:
+        return
+    if model == "host-passthrough":
         message = "the guest has the CPU of its host as it is, and another host's may differ; name a model"
         yield _error("IDENTITY_WOULD_CHANGE", message, at, capability="identity.cpu-model", have=model)
         return
@@ -332,22 +352,22 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Fi
         )
 
 
-def _identity(machine: Running, target: Target, scope: Scope, severity: Literal["error", "warn"]) -> list[Finding]:
-    """What the guest can be known by, and the target does not promise to keep."""
-    promises = target.driver.manifest.identity
+def _identity(machine: Running, target: Target, scope: Scope, severity: Severity) -> list[Finding]:
+    """What the guest can be known by, and the target does not promise to keep; told as one finding."""
+    manifest = target.driver.manifest
+    lost = [(facet, at) for facet, at in _facets(machine.spec) if scope not in manifest.identity.get(facet, ())]
+    if not lost:
+        return []
+    names, (_, first) = ", ".join(facet for facet, _ in lost), lost[0]
     return [
         Finding(
             code="IDENTITY_WOULD_CHANGE",
             severity=severity,
-            field=at,
-            capability=f"identity.{facet}",
-            message=f"{target.driver.manifest.title or target.driver.manifest.driver} does not promise that the "
-            f"guest's {facet} stays the same over a {scope}",
-            have=",".join(promises.get(facet, ())),
-            want=scope,
+            field=first,
+            message=f"{manifest.title or manifest.driver} does not promise that these stay the same for the guest "
+            f"{_SCOPES[scope]}: {names}",
+            want=names,
         )
-        for facet, at in _facets(machine.spec)
-        if scope not in promises.get(facet, ())
     ]
 
 

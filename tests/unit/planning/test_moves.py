@@ -126,6 +126,7 @@ def claim(*modes: str, nodes: tuple[str, ...] | None = None) -> dict[str, Volume
         ({}, {"nodes": [node("here"), node("there", "emulation")]}, "cold", ["ACCELERATOR_UNAVAILABLE"]),
         ({"spec": cpu("host-passthrough")}, {}, "cold", ["IDENTITY_WOULD_CHANGE"]),
         ({"spec": cpu("host-model")}, {}, "cold", ["IDENTITY_WOULD_CHANGE"]),
+        ({"spec": cpu("host-model"), "accelerator": "emulation"}, {"nodes": [node("b", "emulation")]}, "live", []),
         ({"spec": cpu("host-model"), "cpu_model": "EPYC"}, {"nodes": MODELS}, "live", []),
         ({"spec": cpu("host-model"), "cpu_model": "Turin"}, {"nodes": MODELS}, "cold", ["NODE_LACKS"]),
         ({"spec": cpu("EPYC")}, {"nodes": MODELS}, "live", []),
@@ -163,16 +164,16 @@ def test_another_hypervisor_takes_a_machine_by_a_stop_and_says_what_the_guest_no
     nodes = [NodeFacts("there", {facts.driver: facts})]
     found = check_move(machine(), to(nodes, driver=other))
     assert (found.how, found.against_cold) == ("cold", ())
-    assert found.against_live[0].code == "STATE_FORMAT"
-    assert [finding.capability for finding in found.notes] == ["identity.profile", "identity.pci"]
+    assert [finding.code for finding in found.against_live] == ["STATE_FORMAT"]
+    assert [finding.want for finding in found.notes] == ["profile, pci"]
 
 
 def test_an_identity_that_is_not_promised_bars_a_live_move_only_of_machines_that_have_it():
     forgetful = able({"device.tpm.persistent": {}}, identity={**IDENTITY, "tpm-state": ["reset"]})
     assert check_move(machine(), to(driver=forgetful)).how == "live"
     found = check_move(machine(spec=devices(tpm={"persistent": True})), to(driver=forgetful))
-    assert ([f.capability for f in found.against_live], found.how) == (["identity.tpm-state"], "cold")
-    assert [(f.capability, f.severity) for f in found.notes] == [("identity.tpm-state", "warn")]
+    assert ([f.want for f in found.against_live], found.how) == (["tpm-state"], "cold")
+    assert [(f.want, f.severity) for f in found.notes] == [("tpm-state", "warn")]
 
 
 def test_what_the_target_refuses_cannot_go_there_at_all():

@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -153,6 +154,7 @@ class Session:
         A method without a slash is one of MachineService.
         """
         path = method if method.startswith("/") else SERVICE + method
+        begin = time.monotonic()
         async with Channel(path=self.hri_socket, codec=_RawCodec()) as channel:
             call = channel.request(path, Cardinality.UNARY_UNARY, bytes, bytes, timeout=seconds)
             try:
@@ -165,7 +167,9 @@ class Session:
             except TimeoutError:
                 return "DEADLINE_EXCEEDED", b""
             except (OSError, StreamTerminatedError):
-                return "UNAVAILABLE", b""
+                # The server knows the deadline too, and may be the first to end the call for it.
+                late = time.monotonic() - begin >= seconds
+                return ("DEADLINE_EXCEEDED" if late else "UNAVAILABLE"), b""
 
     def driver_pid(self) -> int:
         """The pid of the driver, as the kernel tells it; skips the check where it is not visible."""
