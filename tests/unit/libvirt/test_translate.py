@@ -142,7 +142,10 @@ def test_identity_is_stable_and_arrives() -> None:
     made = machine()
     made.identity.uuid = str(uuid.UUID(int=7))
     made.identity.serial = "S-1"
+    made.identity.chassis_manufacturer, made.identity.chassis_sku = "Maker", "C-1"
     assert found(made, "sysinfo/system/entry[@name='serial']").text == "S-1"
+    assert found(made, "sysinfo/chassis/entry[@name='manufacturer']").text == "Maker"
+    assert found(made, "sysinfo/chassis/entry[@name='sku']").text == "C-1"
     assert found(made, "uuid").text == str(uuid.UUID(int=7))
 
 

@@ -227,7 +227,8 @@ def _flags() -> Iterator[Case]:
     yield Case("boot.order", _order)
     yield Case("identity.uuid", _identity(uuid=UUID))
     yield Case("identity.serial", _identity(serial="conform-1"))
-    yield Case("identity.chassis.asset", _identity(chassis_asset="asset-1"))
+    for name in ("asset", "manufacturer", "serial", "sku", "version"):
+        yield Case(f"identity.chassis.{name}", _identity(**{f"chassis_{name}": "conform-1"}))
     yield Case("cpu.topology", _cpu(sockets=2, cores=2))
     yield Case("cpu.model.host", _cpu(model="host-model"))
     yield Case("cpu.model.passthrough", _cpu(model="host-passthrough"))
@@ -273,14 +274,28 @@ def _devices() -> Iterator[Case]:
     yield Case("fs.virtiofs", _filesystem)
     yield Case("clock.utc-offset", _clock(Clock(utc_offset_seconds=3600)))
     yield Case("clock.timezone", _clock(Clock(timezone="Europe/Berlin")))
-    yield Case("clock.timer.hpet", _timer("hpet"))
-    yield Case("clock.timer.hyperv", _timer("hyperv"))
+    yield from (Case(f"clock.timer.{name}", _timer(name)) for name in ("hpet", "hyperv", "kvm", "pit", "rtc"))
     yield Case("feature.acpi.off", _merge(Machine(features=Features(acpi=False))))
     yield Case("feature.apic.off", _merge(Machine(features=Features(apic=False))))
     yield Case("feature.smm", _merge(Machine(features=Features(smm=True))))
     yield Case("feature.hidden-hypervisor", _merge(Machine(features=Features(hidden_hypervisor=True))))
     yield Case("feature.hyperv", _merge(Machine(features=Features(hyperv={"relaxed": "on"}))))
+    yield from (Case(f"feature.hyperv.{name}", _enlightened(name, value)) for name, value in _HYPERV.items())
+    yield Case("feature.pvspinlock", _merge(Machine(features=Features(pv_spinlocks=True))))
     yield Case("lifecycle.start-paused", _merge(Machine(lifecycle=Lifecycle(start_paused=True))))
+
+
+_HYPERV: Final = {
+    **dict.fromkeys(("evmcs", "frequencies", "ipi", "reenlightenment", "relaxed", "reset", "runtime"), "on"),
+    **dict.fromkeys(("synic", "synictimer", "tlbflush", "vapic", "vpindex"), "on"),
+    "spinlocks": "8191",
+    "vendorid": "conform",
+}
+"""The enlightenments that have a capability, each with a value."""
+
+
+def _enlightened(name: str, value: str) -> Callable[[Machine, Basis], None]:
+    return _merge(Machine(features=Features(hyperv={name: value})))
 
 
 def _queues(machine: Machine, basis: Basis) -> None:

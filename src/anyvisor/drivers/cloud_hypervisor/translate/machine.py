@@ -36,7 +36,9 @@ _DEVICE_ID: Final = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9_.-]{0,62}")
 
 HONOURED: Final = frozenset(
     {
-        *("id", "name", "accelerator", "parameters", "identity"),
+        *("id", "name", "accelerator", "parameters", "identity.uuid", "identity.serial", "identity.manufacturer"),
+        *("identity.product", "identity.version", "identity.sku", "identity.family", "identity.oem_strings"),
+        "identity.chassis_asset",
         *("cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max_sockets", "cpu.model"),
         *("memory.size_bytes", "memory.max_bytes", "memory.page_bytes", "memory.shared"),
         *("boot.firmware.kind", "boot.firmware.secure_boot", "boot.kernel"),

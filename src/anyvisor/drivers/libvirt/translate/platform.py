@@ -143,11 +143,22 @@ def add_identity(draft: Draft, machine: Machine) -> None:
     draft.add("uuid", text=system)
     entries = [element("entry", text=text, name=name) for name, text in _system_fields(identity) if text]
     tables = [element("system", *entries, element("entry", text=system, name="uuid"))]
-    if identity.chassis_asset:
-        tables.append(element("chassis", element("entry", text=identity.chassis_asset, name="asset")))
+    chassis = [element("entry", text=text, name=name) for name, text in _chassis_fields(identity) if text]
+    if chassis:
+        tables.append(element("chassis", *chassis))
     if identity.oem_strings:
         tables.append(element("oemStrings", *(element("entry", text=text) for text in identity.oem_strings)))
     draft.add("sysinfo", *tables, type="smbios")
+
+
+def _chassis_fields(identity: SystemIdentity) -> list[tuple[str, str]]:
+    return [
+        ("manufacturer", identity.chassis_manufacturer),
+        ("version", identity.chassis_version),
+        ("serial", identity.chassis_serial),
+        ("asset", identity.chassis_asset),
+        ("sku", identity.chassis_sku),
+    ]
 
 
 def _system_fields(identity: SystemIdentity) -> tuple[tuple[str, str], ...]:
