@@ -1,48 +1,51 @@
-"""What the zygote runs: which components an instance has, and what each of them does first."""
+"""What the zygote runs: which components an instance has, and what each of them does first.
+
+Each imports its own part itself, in its own process (`preload` says why).
+"""
 
 import asyncio
 import contextlib
 import os
 import shutil
 import socket
+import ssl
 from collections.abc import Sequence
 from functools import partial
-from importlib import import_module
 
-from anyvisor.embedded import added_driver, control, driver_process, driver_store, node, pki, zygote
+from anyvisor.embedded import added_driver, driver_process, driver_store, tls, zygote
+from anyvisor.embedded.child import Child
 from anyvisor.embedded.instance import Instance, InstanceError, describe, lock_instance
 from anyvisor.embedded.podnetwork import choose_service_network, pod_networks
 from anyvisor.embedded.podrunner import cgroups
+from anyvisor.embedded.preload import preload
 from anyvisor.embedded.zygote import Component
+from anyvisor.hri.folders import DriverFolder
 from anyvisor.hri.packages import DriverPackage, load_all
 
 _BACKLOG = 1024
-# Imported once before anything is forked, so that all components share the pages.
-_SHARED = ("aiohttp.web", "uvloop", "grpclib.client", "grpclib.server", "anyvisor.api.kubevirt.v1")
 
 
 def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> None:
     """Be the zygote of `instance` until told to stop. One `+` is written to `ready` when the API answers.
 
     Raises:
-        InstanceError: the instance runs already, or no port is free.
+        InstanceError: the instance runs already, no port is free, or its certificates cannot be made.
     """
     lock = lock_instance(instance)
     listener = _listen(instance)
     services = instance.service_network or str(choose_service_network(instance.id))
     instance = instance._replace(api_port=listener.getsockname()[1], service_network=services)
     describe(instance)
-    pki.write_kubeconfig(instance)
-    context = pki.server_context(instance)
     names = [f"node-{number}" for number in range(1, nodes + 1)]
-    for name in _SHARED:
-        import_module(name)
+    certificates = Child(partial(_make_certificates, instance, names))
+    preload()
     packages = load_all(drivers)
-    run_control = partial(control.run, instance, listener, context, packages, ready)
+    if not certificates.done():
+        raise InstanceError(f"the certificates in {instance.pki_dir} could not be made; the zygote's log says why")
+    context = tls.server_context(instance)
+    run_control = partial(_run_control, instance, listener, context, packages, ready)
     fixed = [Component("control", run_control, instance.log("control"))]
     for name in names:
-        pki.ensure_client(instance, f"kubelet-{name}", f"system:node:{name}", ["system:nodes"])
-        pki.ensure_client(instance, f"agent-{name}", f"system:anyvisor:agent:{name}", ["system:anyvisor:agents"])
         for package in packages:
             sockets = driver_process.listen(instance, name, package.name)
             run_driver = partial(driver_process.run, instance, name, package, sockets)
@@ -59,6 +62,34 @@ def run(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> N
         os.close(lock)
 
 
+def _make_certificates(instance: Instance, nodes: Sequence[str]) -> None:
+    from anyvisor.embedded import pki
+
+    pki.make_certificates(instance, nodes)
+
+
+def _run_control(
+    instance: Instance, listener: socket.socket, context: ssl.SSLContext, packages: Sequence[DriverPackage], ready: int
+) -> None:
+    from anyvisor.embedded import control
+
+    control.run(instance, listener, context, packages, ready)
+
+
+def _run_node(
+    instance: Instance,
+    name: str,
+    packages: Sequence[DriverPackage],
+    added: Sequence[DriverFolder],
+    retired: Sequence[DriverFolder],
+    *,
+    first: bool,
+) -> None:
+    from anyvisor.embedded import node
+
+    node.run(instance, name, packages, added, retired, first=first)
+
+
 def _of_drivers(instance: Instance, nodes: Sequence[str], packages: Sequence[DriverPackage]) -> list[Component]:
     """What depends on the drivers that were added: their processes, and each node's agent, which must know them all.
 
@@ -73,7 +104,7 @@ def _of_drivers(instance: Instance, nodes: Sequence[str], packages: Sequence[Dri
     known = ",".join(f"{folder.name}@{folder.version}" for folder in (*current, *retired))
     found: list[Component] = []
     for name in nodes:
-        run_node = partial(node.run, instance, name, packages, current, retired, first=name == nodes[0])
+        run_node = partial(_run_node, instance, name, packages, current, retired, first=name == nodes[0])
         found.append(Component(f"agent-{name}", run_node, instance.log(f"agent-{name}"), known))
         for folder in (*current, *retired):
             label = f"driver-{folder.name}-{folder.version}-{name}"

@@ -8,7 +8,6 @@ import base64
 import datetime
 import ipaddress
 import json
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,18 +149,6 @@ def ensure_client(instance: Instance, name: str, user: str, groups: Sequence[str
     return _issue(instance, name, subject, [x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])])
 
 
-def server_context(instance: Instance) -> ssl.SSLContext:
-    """TLS for the API server: client certificates are asked for, and checked when given."""
-    pair = ensure_server(instance)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(pair.certificate, pair.key)
-    context.load_verify_locations(ensure_authority(instance).certificate)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
 def kubeconfig(instance: Instance, pair: Pair, user: str) -> bytes:
     """A kubeconfig (JSON is YAML) with everything embedded, for `user`."""
 
@@ -201,3 +188,12 @@ def write_kubeconfig(instance: Instance) -> None:
     user = "kubernetes-admin"
     pair = ensure_client(instance, "admin", user, ["system:masters"])
     write_file(instance.kubeconfig, kubeconfig(instance, pair, user), 0o600)
+
+
+def make_certificates(instance: Instance, nodes: Sequence[str]) -> None:
+    """All certificates of an instance that are missing or end soon, and the admin's kubeconfig."""
+    ensure_server(instance)
+    write_kubeconfig(instance)
+    for node in nodes:
+        ensure_client(instance, f"kubelet-{node}", f"system:node:{node}", ["system:nodes"])
+        ensure_client(instance, f"agent-{node}", f"system:anyvisor:agent:{node}", ["system:anyvisor:agents"])

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyvisor.embedded.instance import Instance, InstanceError, lock_instance
@@ -68,8 +68,7 @@ def _become_zygote(instance: Instance, nodes: int, drivers: Sequence[str], ready
             os.dup2(source, target)
         os.chdir("/")
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        with _no_authorities():
-            from anyvisor.embedded import components
+        from anyvisor.embedded import components
 
         components.run(instance, nodes, drivers, ready)
         code = 0
@@ -80,26 +79,6 @@ def _become_zygote(instance: Instance, nodes: int, drivers: Sequence[str], ready
     finally:
         sys.stderr.flush()
         os._exit(code)
-
-
-@contextlib.contextmanager
-def _no_authorities() -> Generator[None]:
-    """Let modules that are imported load no certificate authorities.
-
-    aiohttp reads the system's twice when it is imported, for contexts that nothing of ours uses (every connection
-    states its own): a tenth of a second of each start, and 2 MiB.
-    """
-    names = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, os.devnull))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _wait_ready(instance: Instance, reader: int) -> bool:

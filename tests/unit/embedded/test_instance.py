@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 
 from anyvisor.embedded import instance as instances
-from anyvisor.embedded import pki
+from anyvisor.embedded import pki, tls
 from anyvisor.embedded.instance import Instance, InstanceError, create_instance, lock_instance, open_instance
 
 
@@ -61,8 +61,15 @@ def test_certificates_are_kept_and_renewed_when_they_do_not_fit(instance: Instan
 
 
 def test_the_kubeconfig_is_for_its_owner_alone(instance: Instance) -> None:
-    pki.write_kubeconfig(instance)
+    pki.make_certificates(instance, ["node-1"])
     config = json.loads(instance.kubeconfig.read_text())
     assert config["current-context"] == "anyvisor"
     assert instance.kubeconfig.stat().st_mode & 0o777 == 0o600
-    assert pki.server_context(instance).verify_mode is ssl.CERT_OPTIONAL
+    assert tls.server_context(instance).verify_mode is ssl.CERT_OPTIONAL
+    assert {path.stem for path in instance.pki_dir.glob("*.crt")} == {
+        "admin",
+        "agent-node-1",
+        "apiserver",
+        "ca",
+        "kubelet-node-1",
+    }

@@ -2,21 +2,25 @@
 
 import os
 import ssl
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anyvisor.embedded import supervisor
 from anyvisor.embedded.apiserver import compiled as schemas
 from anyvisor.embedded.apiserver.builtin import built_in
 from anyvisor.embedded.apiserver.compiled import compiled
 from anyvisor.embedded.apiserver.schema import Node, compile_schema
+from anyvisor.embedded.child import Child
+from anyvisor.embedded.preload import no_authorities
 
 
 def test_imports_load_no_authorities_and_what_comes_later_does(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SSL_CERT_DIR", "/etc/ssl/certs")
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    with supervisor._no_authorities():
+    with no_authorities():
         assert ssl.create_default_context().get_ca_certs() == []
     assert os.environ["SSL_CERT_DIR"] == "/etc/ssl/certs"
     assert "SSL_CERT_FILE" not in os.environ
@@ -42,3 +46,31 @@ def test_a_schema_is_made_when_it_is_needed(monkeypatch: pytest.MonkeyPatch):
     found.node()
     assert len(made) == 1
     assert all(callable(resource.schema_of) for resource in built_in())
+
+
+def test_the_zygote_imports_what_its_components_share_and_nothing_of_one_alone():
+    program = (
+        "import sys\n"
+        "from anyvisor.embedded import components\n"
+        "from anyvisor.embedded.preload import preload\n"
+        "preload()\n"
+        "print(*sys.modules)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    loaded = set(found.stdout.split())
+    assert {"aiohttp", "grpclib.server", "anyvisor.kube.client", "anyvisor.hri.kit"} <= loaded
+    alone = ("cryptography", "anyvisor.admission", "anyvisor.controller", "anyvisor.gateway", "anyvisor.agent.main")
+    assert not [name for name in alone if name in loaded]
+    assert "anyvisor.embedded.apiserver.server" not in loaded
+
+
+def test_a_child_does_its_work_and_says_whether_it_did(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    child = Child(lambda: (tmp_path / "done").write_text("x") and None)
+    assert child.done()
+    assert (tmp_path / "done").exists()
+
+    def broken() -> None:
+        raise ValueError("no disk")
+
+    assert not Child(broken).done()
+    assert "no disk" in capfd.readouterr().err
