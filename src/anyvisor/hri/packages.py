@@ -79,7 +79,7 @@ def load(name: str) -> DriverPackage:
         proof = files(module).joinpath(evidence.FILE)
         return DriverPackage(
             name,
-            cast("dict[str, Any]", yaml.safe_load(text)),
+            cast("dict[str, Any]", yaml.load(text, Loader=yaml.CSafeLoader)),
             module.create_driver,
             getattr(module, "USER", ""),
             getattr(module, "GROUPS", ()),
