@@ -120,7 +120,7 @@ class Objects:
         namespace = ask.target.namespace or None if ask.resource.namespaced else None
         page = self._reader.page(ask.resource, namespace, ask.query)
         await view.prepare(page.items)
-        body = view.many(page.items, page.metadata)
+        body = await view.many(page.items, page.metadata)
         return ApiResponse(200, {"content-type": view.output.content_type}, body)
 
     def _watch(self, ask: Ask) -> ApiResponse:
@@ -195,7 +195,7 @@ class Objects:
         metadata: Json = {"resourceVersion": str(self._state.visible)}
         view = View(ask.resource, OBJECT)
         await view.prepare(removed)
-        return ApiResponse(200, {"content-type": "application/json"}, view.many(removed, metadata))
+        return ApiResponse(200, {"content-type": "application/json"}, await view.many(removed, metadata))
 
 
 def _check_patch_type(resource: Resource, kind: str) -> None:

@@ -5,7 +5,7 @@ import base64
 import hashlib
 import hmac
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -237,14 +237,16 @@ class Reader:
         end = loop.time() + seconds
         marks = flag(query, "allowWatchBookmarks")
         await view.prepare([entry.raw for entry in entries])
-        for chunk in _chunks([view.watch_line("ADDED", entry.raw) for entry in entries]):
+        for chunk in _chunks(view.lines(view.watch_line("ADDED", entry.raw) for entry in entries)):
             yield chunk
+            await asyncio.sleep(0)
         if end_mark:
             yield view.bookmark(at, initial_end=True)
         if first:
             await view.prepare_events(first)
-            for chunk in _chunks([view.event(kind, event) for kind, event in first]):
+            for chunk in _chunks(view.lines(view.event(kind, event) for kind, event in first)):
                 yield chunk
+                await asyncio.sleep(0)
         mark_at = loop.time() + BOOKMARK_SECONDS
         while loop.time() < end:
             batch = await watcher.wait(min(end, mark_at) if marks else end)
@@ -253,7 +255,7 @@ class Reader:
                 return
             if batch:
                 await view.prepare_events(batch)
-                for chunk in _chunks([view.event(kind, event) for kind, event in batch]):
+                for chunk in _chunks(view.lines(view.event(kind, event) for kind, event in batch)):
                     yield chunk
             elif marks:
                 yield view.bookmark(self._state.visible)
@@ -275,21 +277,18 @@ def _concerns(watcher: Watcher, entry: Entry) -> bool:
     return (namespace is None or entry.key[0] == namespace) and (name is None or entry.key[1] == name)
 
 
-def _chunks(lines: list[bytes]) -> list[bytes]:
-    if len(lines) < 8:
-        return [b"".join(lines)] if lines else []
-    chunks: list[bytes] = []
+def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines in chunks that are worth a write. They are made as they are needed."""
     part: list[bytes] = []
     size = 0
     for line in lines:
         part.append(line)
         size += len(line)
         if size >= CHUNK_BYTES:
-            chunks.append(b"".join(part))
+            yield b"".join(part)
             part, size = [], 0
     if part:
-        chunks.append(b"".join(part))
-    return chunks
+        yield b"".join(part)
 
 
 class _Closing:

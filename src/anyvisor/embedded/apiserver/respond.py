@@ -1,6 +1,7 @@
 """Turn stored objects into the bytes that a client asked for: object, table or metadata, in the served version."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,8 @@ from anyvisor.embedded.apiserver.status import StatusError
 Json = dict[str, Any]
 
 _HEAD = b'{"apiVersion":"'
+TURN = 64
+"""Objects of a list that are shaped before others have their turn: a millisecond or two."""
 BOOKMARK_END = "k8s.io/initial-events-end"
 
 
@@ -42,6 +45,11 @@ class View:
         if self.resource.converter is not None:
             await self.resource.converter.prepare(stored, self.resource.api_version)
 
+    def lines(self, made: Iterable[bytes]) -> Iterable[bytes]:
+        """Lines of a watch that are made as they are needed, unless a webhook converts: what is prepared is not kept
+        while others have their turns."""
+        return made if self.resource.converter is None else list(made)
+
     async def prepare_events(self, events: Sequence[tuple[str, Event]]) -> None:
         """Get ready to show changes. Raises a 500 Status."""
         if self.resource.converter is not None:
@@ -64,7 +72,7 @@ class View:
             self.resource.columns,
             [row],
             metadata,
-            datetime.now(UTC),
+            _now(),
             include=self.include,
             version=self.output.version,
             definitions=definitions,
@@ -73,40 +81,38 @@ class View:
     def _encode(self, obj: Json) -> bytes:
         return to_yaml(obj) if self.output.yaml else encode_json(obj)
 
-    def many(self, items: list[bytes], metadata: Json) -> bytes:
-        """Return a list of objects as the client wants it."""
-        if self.output.shape == "table":
-            objects = [decode_json(item) for item in items]
-            return self._encode(
-                tables.table(
-                    self.resource.columns,
-                    objects,
-                    metadata,
-                    datetime.now(UTC),
-                    include=self.include,
-                    version=self.output.version,
-                )
-            )
-        if self.output.shape == "metadata":
-            version = self.output.version
-            partial = [tables.partial_metadata(decode_json(self.raw(item)), version) for item in items]
-            return self._encode(
-                {
-                    "kind": "PartialObjectMetadataList",
-                    "apiVersion": f"meta.k8s.io/{version}",
-                    "metadata": metadata,
-                    "items": partial,
-                }
-            )
-        head = encode_json(
-            {
-                "apiVersion": self.resource.api_version,
-                "kind": self.resource.list_kind,
-                "metadata": metadata,
-            }
-        )
-        body = b'%s,"items":[%s]}' % (head[:-1], b",".join([self.raw(item) for item in items]))
+    async def many(self, items: Sequence[bytes], metadata: Json) -> bytes:
+        """Return a list of objects as the client wants it. Other requests have their turns meanwhile."""
+        match self.output.shape:
+            case "table":
+                head = tables.table(self.resource.columns, (), metadata, _now(), version=self.output.version)
+                body = _list_of(head, "rows", await self._each(items, self._rows))
+            case "metadata":
+                kind, version = "PartialObjectMetadataList", f"meta.k8s.io/{self.output.version}"
+                head = {"kind": kind, "apiVersion": version, "metadata": metadata}
+                shown = [self.raw(item) for item in items]
+                body = _list_of(head, "items", await self._each(shown, self._metadata))
+            case _:
+                resource = self.resource
+                head = {"apiVersion": resource.api_version, "kind": resource.list_kind, "metadata": metadata}
+                body = _list_of(head, "items", [self.raw(item) for item in items])
         return to_yaml(decode_json(body)) if self.output.yaml else body
+
+    async def _each(self, items: Sequence[bytes], shape: Callable[[Sequence[bytes]], list[Json]]) -> list[bytes]:
+        """The shaped objects, encoded. Thousands of them take long enough to hold up every other request."""
+        made: list[bytes] = []
+        for start in range(0, len(items), TURN):
+            if start:
+                await asyncio.sleep(0)
+            made.append(encode_json(shape(items[start : start + TURN]))[1:-1])
+        return made
+
+    def _rows(self, items: Sequence[bytes]) -> list[Json]:
+        now, version = _now(), self.output.version
+        return [tables.row(self.resource.columns, decode_json(item), now, self.include, version) for item in items]
+
+    def _metadata(self, items: Sequence[bytes]) -> list[Json]:
+        return [tables.partial_metadata(decode_json(item), self.output.version) for item in items]
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -145,9 +151,19 @@ class View:
             obj = tables.partial_metadata(obj, self.output.version)
         elif self.output.shape == "table":
             partial = tables.partial_metadata(obj, self.output.version)
-            obj = tables.table((), [], {"resourceVersion": str(rv)}, datetime.now(UTC))
+            obj = tables.table((), [], {"resourceVersion": str(rv)}, _now())
             obj["rows"] = [{"cells": [], "object": partial}]
         return encode_json({"type": "BOOKMARK", "object": obj}) + b"\n"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _list_of(head: Json, name: str, parts: Sequence[bytes]) -> bytes:
+    """The head with a member `name`: the list of these encoded parts."""
+    rest = {key: value for key, value in head.items() if key != name}
+    return b'%s,"%s":[%s]}' % (encode_json(rest)[:-1], name.encode(), b",".join(parts))
 
 
 def _shown(kind: str, event: Event) -> Entry:

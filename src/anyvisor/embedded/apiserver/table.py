@@ -34,17 +34,18 @@ def table(
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": metadata,
         "columnDefinitions": [column.definition() for column in columns] if definitions else None,
-        "rows": [_row(columns, obj, now, include, version) for obj in objects],
+        "rows": [row(columns, obj, now, include, version) for obj in objects],
     }
 
 
-def _row(columns: Sequence[Column], obj: Json, now: datetime, include: str, version: str) -> Json:
-    row: Json = {"cells": [cell(column, obj, now) for column in columns]}
+def row(columns: Sequence[Column], obj: Json, now: datetime, include: str, version: str) -> Json:
+    """Return one row of a table."""
+    made: Json = {"cells": [cell(column, obj, now) for column in columns]}
     if include == "Object":
-        row["object"] = obj
+        made["object"] = obj
     elif include != "None":
-        row["object"] = partial_metadata(obj, version)
-    return row
+        made["object"] = partial_metadata(obj, version)
+    return made
 
 
 def cell(column: Column, obj: Json, now: datetime) -> Any:
