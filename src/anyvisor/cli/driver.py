@@ -221,9 +221,11 @@ def _tell_health(api: Api, name: str, version: str, seconds: float = 20.0) -> No
 
 
 def _driver_spec(folder: "DriverFolder") -> Json:
+    from anyvisor.hri.evidence import brief
+
     spec: Json = {"manifest": dict(folder.raw)}
     if folder.evidence:
-        spec["evidence"] = [dict(result) for result in folder.evidence]
+        spec["evidence"] = brief(folder.evidence)
     return spec
 
 

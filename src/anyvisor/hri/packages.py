@@ -42,7 +42,7 @@ class DriverPackage:
     @property
     def spec(self) -> dict[str, Any]:
         """What a HypervisorDriver object says of it."""
-        proof = {"evidence": [dict(result) for result in self.evidence]} if self.evidence else {}
+        proof = {"evidence": evidence.brief(self.evidence)} if self.evidence else {}
         return {"manifest": self.manifest, **proof}
 
 

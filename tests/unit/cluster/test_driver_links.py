@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
-from anyvisor.cluster.driver_links import Version, newest, retired
+from anyvisor.cluster.driver_links import DriverLinks, Version, newest, retired
+from anyvisor.cluster.pods import NodePods
 from anyvisor.hri.kit.driver import Driver
+from anyvisor.hri.manifests import digest
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.kube.objects import CachedObject, parse_object
 
@@ -35,6 +38,14 @@ def test_older_versions_are_addressed_beside_the_current_one() -> None:
     found = retired(PACKAGE, PODS)
     assert [one.version for one in found] == ["0.9.0", "1.0.0"]
     assert [one.folder for one in (Version(PACKAGE), *found)] == ["some", "some@0.9.0", "some@1.0.0"]
+
+
+def test_the_current_version_must_run_by_our_manifest(tmp_path: Path) -> None:
+    """Of an older version nobody here has the manifest."""
+    cache = SimpleNamespace(values=lambda: PODS)
+    links = DriverLinks(cast("NodePods", SimpleNamespace(cache=cache)), "anyvisor", tmp_path, [PACKAGE])
+    addresses = {address.key: address.manifest_digest for address in links.addresses()}
+    assert addresses == {"some.test": digest(PACKAGE.manifest), "some.test@0.9.0": "", "some.test@1.0.0": ""}
 
 
 def test_each_version_has_its_own_pod() -> None:

@@ -43,7 +43,9 @@ def test_a_driver_ships_a_result_of_its_own_in_which_nothing_failed(package: Dri
         assert result["digest"] == own_digest(result)
         assert result["passed"]
         assert {entry["outcome"] for entry in result["results"]} <= {"passed", "skipped"}
-    assert package.spec == {"manifest": package.manifest, "evidence": list(package.evidence)}
+    assert package.spec["manifest"] == package.manifest
+    assert [own_digest(result) for result in package.spec["evidence"]] == [one["digest"] for one in package.evidence]
+    assert len(json.dumps(package.spec["evidence"])) < 10_000
 
 
 def test_evidence_counts_for_the_manifest_that_it_names_alone(package: DriverPackage) -> None:
@@ -57,6 +59,11 @@ def test_evidence_counts_for_the_manifest_that_it_names_alone(package: DriverPac
     fits = digest(package.manifest) in named
     worths = counts(standing(manifest, digest(package.manifest), package.evidence))
     assert bool(worths["supported"]) == fits
+
+
+def test_odd_results_are_kept_short_too() -> None:
+    odd: list[Any] = [{"results": 1, "figures": [1]}, {"results": [1, {"id": 2, "title": "x"}], "x": None}]
+    assert evidence.brief(odd) == [{"results": []}, {"results": [{"id": 2, "outcome": None}], "x": None}]
 
 
 @pytest.mark.parametrize(
