@@ -155,7 +155,7 @@ class Gateway:
             claim = await self._read(PVCS, namespace, name)
             if claim is not None:
                 bound = text_at(claim, "spec", "volumeName")
-                volume = await self._read(PVS, "", bound) if bound else None
+                volume = await self._read(PVS, None, bound) if bound else None
                 found[name] = moves.volume_facts(claim, volume)
         return found
 
@@ -238,7 +238,7 @@ class Gateway:
                 raise internal(f"the {wanted.plural} could not be listed: {error}") from error
         return found
 
-    async def _read(self, resource: Resource, namespace: str, name: str) -> Json | None:
+    async def _read(self, resource: Resource, namespace: str | None, name: str) -> Json | None:
         try:
             return await self._client.get(resource, name, namespace)
         except errors.NotFound:

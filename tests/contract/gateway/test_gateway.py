@@ -15,7 +15,7 @@ from anyvisor.kube.client import Client
 from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.informer import Informer
 from anyvisor.kube.objects import CachedObject
-from anyvisor.kube.resources import EVENTS, NAMESPACES, NODES, PODS, VMIS, VMS
+from anyvisor.kube.resources import EVENTS, NAMESPACES, NODES, PODS, PVCS, PVS, VMIS, VMS
 from tests.contract.gateway.lab import TEMPLATE, Lab
 
 Json = dict[str, Any]
@@ -129,6 +129,42 @@ async def test_a_machine_review_is_answered_and_not_stored(lab: Lab) -> None:
     with pytest.raises(errors.ApiError):
         await Client(transport).call("GET", path)
     await transport.close()
+
+
+async def test_a_move_is_answered_with_facts_of_the_machines_claims(lab: Lab) -> None:
+    """The gateway reads the claim, and the volume that it is bound to, by its own rights."""
+    rule = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["far"]}
+    volume: Json = {
+        "metadata": {"name": "pv-1"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": "/data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}},
+        },
+    }
+    await lab.admin.create(PVS, volume)
+    claim: Json = {
+        "metadata": {"name": "root"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": "pv-1",
+        },
+    }
+    await lab.admin.create(PVCS, claim, "default")
+    disks = {"disks": [{"name": "root", "disk": {"bus": "virtio"}}]}
+    spec = {
+        "domain": {"memory": {"guest": "64Mi"}, "devices": disks},
+        "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "root"}}],
+    }
+    machine = {"kind": "VirtualMachineInstance", "spec": spec, "status": {"nodeName": "near"}}
+    path = "/apis/reviews.anyvisor.io/v1alpha1/namespaces/default/machinereviews"
+    body = {"spec": {"machine": machine, "moveTo": {"node": "other"}}}
+    move = json.loads(await lab.admin.call("POST", path, body=body))["status"]["move"]
+    assert (move["class"], move["node"], move["how"]) == ("qemu", "other", "no")
+    told = {finding["code"]: finding["message"] for finding in move["findings"] if finding["bars"] == "cold"}
+    assert told["VOLUME_ELSEWHERE"] == "claim root is reached from far alone, not other"
 
 
 async def test_what_a_volume_patch_lost_is_told_in_the_words_clients_try_again_on(lab: Lab) -> None:
