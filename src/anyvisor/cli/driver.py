@@ -1,4 +1,4 @@
-"""`anyvisor driver install|upgrade|remove|list`: drivers that come from outside, while the instance runs."""
+"""`anyvisor driver install|upgrade|remove|list|show`: drivers that come from outside, while the instance runs."""
 
 import argparse
 import tarfile
@@ -23,7 +23,7 @@ _MAX_UNPACKED = 512 << 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The four verbs."""
+    """The verbs."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     source = "a folder with manifest and program, or a .tar(.gz) of one"
     install = verbs.add_parser("install", help="add a driver and offer it by a class")
@@ -36,6 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     upgrade.add_argument("source", metavar="FOLDER", help=source)
     remove = verbs.add_parser("remove", help="take a driver away; refused while VMs use it")
     remove.add_argument("name", metavar="DRIVER", help="its name, as `anyvisor driver list` shows it")
+    show_one = verbs.add_parser("show", help="what one states, and what of it a conformance result proves")
+    show_one.add_argument("name", metavar="DRIVER", help="its name, as `anyvisor driver list` shows it")
     verbs.add_parser("list", help="what is installed, where it is healthy, and what uses it")
 
 
@@ -51,6 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
                 _upgrade(api, _read(arguments.source, scratch))
         case "remove":
             _remove(api, arguments.name)
+        case "show":
+            from anyvisor.cli import driver_show
+
+            show(driver_show.HEADER, list(driver_show.rows(driver_show.find(api, arguments.name))))
         case _:
             _list(api)
     return 0
