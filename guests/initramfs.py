@@ -30,6 +30,7 @@ MODULES = (
     "sd_mod",
     "sr_mod",
     "efivarfs",
+    "virtiofs",
 )
 REPORTING_MODULES = (*MODULES, "virtio_scsi", "sd_mod", "sr_mod")
 SCRIPTS = {

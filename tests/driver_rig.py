@@ -177,7 +177,11 @@ class DriverRig(Generic[G]):
         with Descriptors() as held:
             held.put_all({handle: os.dup(each) for handle, each in descriptors.items()})
             sow(launch.seeds, held)
-            connect_pairs(launch, held)
+            own = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                connect_pairs(launch, held, own)
+            finally:
+                os.close(own)
             await self._hand_over(connection, launch, held)
         return process
 

@@ -1,5 +1,7 @@
 """Every kind of volume, in one guest that reads them back."""
 
+import asyncio
+import contextlib
 import json
 import os
 import re
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from anyvisor.drivers.qemu import fileserver
 from tests.e2e.conftest import Instance, end, eventually, make_instance, tiny_vm
 from tests.guests import linux_archive
 
@@ -22,8 +25,9 @@ def instance() -> Generator[Instance]:
     made = make_instance()
     made.cli("image", "import", str(linux_archive()), "--name", "linux")
     made.up()
-    gates = {"spec": {"configuration": {"developerConfiguration": {"featureGates": ["HostDisk"]}}}}
-    made.kubectl("patch", "kubevirt", "-n", "kubevirt", "kubevirt", "--type=merge", "-p", json.dumps(gates))
+    gates = {"developerConfiguration": {"featureGates": ["HostDisk", "EnableVirtioFsStorageVolumes"]}}
+    configuration = {"spec": {"configuration": gates}}
+    made.kubectl("patch", "kubevirt", "-n", "kubevirt", "kubevirt", "--type=merge", "-p", json.dumps(configuration))
     yield made
     end(made)
 
@@ -283,3 +287,89 @@ def test_disks_and_media_come_and_go(instance: Instance) -> None:
     assert (instance.data_dir / "volumes" / volume / "disk.img").read_bytes()[:4] == b"kept"
     booted(instance, "hot")
     assert ask(instance, "hot", IDENTITY) == identity
+
+
+def server_problem() -> str:
+    """Why no directory can be shared here."""
+    return asyncio.run(fileserver.find())[1]
+
+
+def shared_files(instance: Instance, vm: str, command: str) -> str:
+    """What a command prints with all file systems of the VM mounted below /m."""
+    found = instance.get("vm", vm)
+    assert found is not None
+    tags = [each["name"] for each in found["spec"]["template"]["spec"]["domain"]["devices"]["filesystems"]]
+    mounts = "; ".join(f"mkdir -p /m/{tag}; mount -t virtiofs {tag} /m/{tag} 2>/dev/null" for tag in tags)
+    return ask(instance, vm, f"{mounts}; {command}")
+
+
+def servers_of(directory: Path) -> list[str]:
+    """The processes that still have the directory for their root."""
+    found: list[str] = []
+    for root in Path("/proc").glob("[0-9]*/root"):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(root.stat(), directory.stat()):
+                found.append(str(root))
+    return found
+
+
+def restarted(instance: Instance, vm: str, before: str) -> bool:
+    """Whether the VM runs as another VMI than `before`."""
+    found = instance.get("vmi", vm)
+    return found is not None and found["metadata"]["uid"] != before and instance.phase(vm) == "Running"
+
+
+WRITE_SHARES = (
+    "cat /m/live/app.conf /m/shown/key; echo; echo kept >/m/files/note; chmod 640 /m/files/note; sync; "
+    "ln -s /etc/passwd /m/files/out; ls -ln /m/files/note; echo no >/m/live/app.conf; cat /m/live/app.conf; echo; "
+    "ls /m/files/../files"
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which alone shares directories")
+def test_directories_are_shared_with_the_guest(instance: Instance) -> None:
+    if problem := server_problem():
+        pytest.skip(f"needs: a server for shared directories ({problem})")
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "live"}, "data": {"app.conf": "answer=42"}}
+    instance.apply(config)
+    instance.apply(secret("shown", key="s3cret"))
+    instance.apply(claim("files"))
+    vm = linux_vm("share")
+    spec = vm["spec"]["template"]["spec"]
+    spec["volumes"] = [
+        {"name": "files", "persistentVolumeClaim": {"claimName": "files"}},
+        {"name": "live", "configMap": {"name": "live"}},
+        {"name": "shown", "secret": {"secretName": "shown"}},
+    ]
+    spec["domain"]["devices"]["filesystems"] = [{"name": each["name"], "virtiofs": {}} for each in spec["volumes"]]
+    instance.apply(vm)
+    instance.wait_phase("share")
+    booted(instance, "share")
+    shown = shared_files(instance, "share", WRITE_SHARES)
+    assert shown.startswith("answer=42s3cret\n"), shown
+    assert re.search(r"-rw-r-----\s+1 0\s+0\s+5 .*/m/files/note", shown), shown
+    assert "Read-only file system" in shown
+    assert re.search(r"answer=42\nnote\nout\n$", shown), shown
+    place = instance.data_dir / "volumes" / (instance.get("pvc", "files") or {})["spec"]["volumeName"]
+    assert (place / "note").read_text() == "kept\n"
+    assert (place / "note").stat().st_uid == 0
+
+    config["data"] = {"app.conf": "answer=43"}
+    instance.apply(config)
+    instance.kill(*(name for name in instance.processes() if name.startswith(("agent", "driver"))))
+    eventually(
+        lambda: "answer=43" in shared_files(instance, "share", "cat /m/live/app.conf"),
+        90,
+        lambda: instance.story("share"),
+    )
+    (place / "note").write_text("from the host\n")
+    assert servers_of(place)
+    before = (instance.get("vmi", "share") or {})["metadata"]["uid"]
+    instance.cli("restart", "share")
+    eventually(lambda: restarted(instance, "share", before), 120, lambda: instance.story("share"))
+    booted(instance, "share")
+    again = shared_files(instance, "share", "echo more >>/m/files/note; cat /m/files/note; sync")
+    assert again == "from the host\nmore\n"
+    instance.kubectl("delete", "vm", "share")
+    instance.wait_gone("vmi", "share")
+    assert servers_of(place) == []

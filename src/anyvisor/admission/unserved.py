@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anyvisor.admission.result import Causes
-from anyvisor.admission.values import Obj, items, mapping
+from anyvisor.admission.values import Obj, items, mapping, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,12 @@ class Row:
 
 _SERVED_VOLUMES = "containerDisk, persistentVolumeClaim, dataVolume, ephemeral and emptyDisk"
 _UNSERVED_VOLUMES = ("containerPath", "downwardMetrics", "memoryDump")
+_SHARED_VOLUMES = (
+    *("persistentVolumeClaim", "dataVolume", "configMap", "secret", "downwardAPI", "serviceAccount"),
+    *_UNSERVED_VOLUMES,
+)
+_SERVED_SHARES = "persistentVolumeClaim, dataVolume, configMap, secret, downwardAPI and serviceAccount"
+"""What a filesystem may be of; the last are told of as volumes."""
 _UNSERVED_BINDINGS = ("binding", "passtBinding", "sriov")
 
 SPEC_ROWS: tuple[Row, ...] = (
@@ -37,7 +43,6 @@ SPEC_ROWS: tuple[Row, ...] = (
     Row("networks[].multus.default", "another default network is not served yet; use `pod: {}`", value=True),
     Row("networks[].resourceClaim", "networks by claim are not served yet; use the pod network"),
     Row("resourceClaims", "resource claims are not served yet; remove them"),
-    Row("domain.devices.filesystems", "shared filesystems are not served yet; use a disk"),
 )
 VM_ROWS: tuple[Row, ...] = (
     Row("spec.updateVolumesStrategy", "volume migration is not served yet; remove it", "Migration"),
@@ -77,10 +82,21 @@ def _found(kind: str, obj: Obj) -> Iterator[tuple[str, Row]]:
     for row in SPEC_ROWS:
         for path in _present(at, spec, row.path.split("."), row):
             yield path, row
+    for path in _unshared(at, spec):
+        yield path, Row("", f"a volume of this kind is not served as a filesystem; use {_SERVED_SHARES}, or a disk")
     if kind == "VirtualMachine":
         for row in VM_ROWS:
             for path in _present("", obj, row.path.split("."), row):
                 yield path, row
+
+
+def _unshared(at: str, spec: Obj) -> Iterator[str]:
+    """The filesystems of volumes that cannot be shared."""
+    volumes = {text(volume.get("name")): volume for volume in items(spec.get("volumes"))}
+    for index, filesystem in enumerate(items(mapping(mapping(spec.get("domain")).get("devices")).get("filesystems"))):
+        volume = volumes.get(text(filesystem.get("name")))
+        if volume is not None and all(volume.get(kind) is None for kind in _SHARED_VOLUMES):
+            yield f"{at}.domain.devices.filesystems[{index}]"
 
 
 def _present(at: str, holder: Obj, steps: list[str], row: Row) -> Iterator[str]:

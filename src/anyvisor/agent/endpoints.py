@@ -29,6 +29,7 @@ _SOCKETS: Final = frozenset({*_KINDS, Endpoint.SOCKET_FIFO})
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,63})?")
 _PATH: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,80}){0,3}")
 _CAP: Final = 128
+_WAITING: Final = ".helper"
 
 
 class EndpointError(Exception):
@@ -92,6 +93,27 @@ def bind(launcher: Launcher, record: EndpointRecord) -> int:
     finally:
         os.umask(before)
         listener.close()
+
+
+def waiting_pair(directory: int) -> tuple[socket.socket, socket.socket]:
+    """A connection, and the listening socket that it waits at; no name stays in `directory`. Raises EndpointError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    place = f"/proc/self/fd/{directory}/{_WAITING}"
+    before = os.umask(0o077)
+    try:
+        _unlink(directory, _WAITING)
+        listener.bind(place)
+        listener.listen(1)
+        connection.connect(place)
+        _unlink(directory, _WAITING)
+    except OSError as error:
+        connection.close()
+        listener.close()
+        raise EndpointError(f"a way to a helper cannot be made: {error.strerror}") from error
+    finally:
+        os.umask(before)
+    return connection, listener
 
 
 def _make_fifo(launcher: Launcher, record: EndpointRecord) -> int:

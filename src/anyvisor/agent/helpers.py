@@ -23,6 +23,9 @@ FLUSH_SECONDS: Final = 5.0
 """How long a helper may take to write its state once its VMM is gone."""
 _PROC: Final = Path("/proc")
 
+Member = tuple[tuple[str, ...], int]
+"""Command line and pidfd of a process."""
+
 
 class Helpers:
     """Watches the helpers of one machine, and waits for them at its end. Owns pidfds only."""
@@ -62,10 +65,10 @@ class Helpers:
         if self._followed or not record.helpers or record.boot_id != processes.boot_id():
             return
         programs = {helper.program for helper in record.helpers}
-        for program, pidfd in await asyncio.to_thread(_members, record.pid):
+        for words, pidfd in await asyncio.to_thread(_members, record.pid):
             try:
-                if program in programs:
-                    await _end(pidfd, program, certain=False)
+                if found := programs.intersection(words):
+                    await _end(pidfd, found.pop(), certain=False)
             finally:
                 os.close(pidfd)
 
@@ -101,16 +104,19 @@ async def _end(pidfd: int, program: str, *, certain: bool) -> None:
             await linux.readable(pidfd)
 
 
-def _take(found: list[tuple[str, int]], program: str) -> int | None:
-    for index, (name, _) in enumerate(found):
-        if name == program:
+def _take(found: list[Member], program: str) -> int | None:
+    for index, (words, _) in enumerate(found):
+        if program in words:
             return found.pop(index)[1]
     return None
 
 
-def _members(session: int) -> list[tuple[str, int]]:
-    """Program and pidfd of all processes of a session but its leader, the pidfds the caller's to close."""
-    found: list[tuple[str, int]] = []
+def _members(session: int) -> list[Member]:
+    """Command line and pidfd of all processes of a session but its leader, the pidfds the caller's to close.
+
+    A helper that another program becomes stands in that one's command line until then.
+    """
+    found: list[Member] = []
     for entry in os.listdir(_PROC):
         pid = int(entry) if entry.isdecimal() else session
         if pid == session or _session(pid) != session:
@@ -118,7 +124,7 @@ def _members(session: int) -> list[tuple[str, int]]:
         with contextlib.suppress(OSError):
             pidfd = os.pidfd_open(pid)
             if _session(pid) == session and not processes.has_ended(pidfd):
-                found.append((_program(pid), pidfd))
+                found.append((_command(pid), pidfd))
             else:
                 os.close(pidfd)
     return found
@@ -131,8 +137,8 @@ def _session(pid: int) -> int:
         return 0
 
 
-def _program(pid: int) -> str:
+def _command(pid: int) -> tuple[str, ...]:
     try:
-        return os.fsdecode((_PROC / str(pid) / "cmdline").read_bytes().partition(b"\0")[0])
+        return tuple(os.fsdecode((_PROC / str(pid) / "cmdline").read_bytes()).split("\0"))
     except OSError:
-        return ""
+        return ()

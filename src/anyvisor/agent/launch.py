@@ -69,8 +69,8 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
     """
     plan = prepared.launch
     seed.sow(plan.seeds, held)
-    connect_pairs(plan, held)
     try:
+        connect_pairs(plan, held, launcher.directory)
         records = endpoints.describe(prepared.endpoints)
         if is_external(plan.mode):  # the driver gets descriptors and listening sockets itself, with Start
             return Launch(shim.Plan([], [], []), [], records)
@@ -93,7 +93,9 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
             shim.encode_plan(made)
         except shim.PlanError as error:
             raise LauncherError(f"the driver's launch plan cannot be used: {error}") from error
-    processes = tuple(HelperRecord(helper.name, helper.argv[0], helper.on_exit) for helper in plan.helpers)
+    processes = tuple(
+        HelperRecord(helper.name, helper.becomes or helper.argv[0], helper.on_exit) for helper in plan.helpers
+    )
     return Launch(made, descriptors, records, processes)
 
 
@@ -104,10 +106,13 @@ def close_listeners(held: Descriptors) -> None:
             os.close(held.take(handle))
 
 
-def connect_pairs(plan: LaunchPlan, held: Descriptors) -> None:
-    """Make the sockets by which the VMM and its helpers speak."""
+def connect_pairs(plan: LaunchPlan, held: Descriptors, directory: int) -> None:
+    """Make the sockets by which the VMM and its helpers speak; raises EndpointError.
+
+    `directory` is the launcher's own, where a listening one is bound for a moment.
+    """
     for pair in plan.pairs:
-        first, second = socket.socketpair()
+        first, second = endpoints.waiting_pair(directory) if pair.listening else socket.socketpair()
         held.put_all({pair.first: first.detach(), pair.second: second.detach()})
 
 

@@ -28,6 +28,14 @@ class Launcher:
         os.close(self.directory)
 
 
+@dataclass(frozen=True, slots=True)
+class SharedDirectory:
+    """A directory for the launcher's user, and a user namespace of that user's. Both belong to the holder."""
+
+    directory: int
+    namespace: int
+
+
 class LauncherSource(Protocol):
     """Finds the launcher of a pod."""
 
@@ -49,6 +57,14 @@ class LauncherSource(Protocol):
 
         Raises:
             OSError: the pod has no such mount (FileNotFoundError), or it cannot be opened.
+        """
+        ...
+
+    async def share(self, pod_uid: str, directory: int, *, read_only: bool) -> SharedDirectory:
+        """The directory as the pod's user may use it; `directory` stays the caller's.
+
+        Raises:
+            OSError: it cannot be given to that user.
         """
         ...
 

@@ -29,8 +29,9 @@ from anyvisor.agent.plan import PodPlan
 from anyvisor.agent.records import Record, RecordError, Stage
 from anyvisor.agent.trace import Trace
 from anyvisor.agent.translate_parts import TranslateError
+from anyvisor.agent.volumes.context import VolumeContext
 from anyvisor.agent.volumes.images import references
-from anyvisor.agent.volumes.open import VolumeContext, VolumeSet, open_volumes
+from anyvisor.agent.volumes.open import VolumeSet, open_volumes
 from anyvisor.agent.volumes.qcow2 import ImageError
 from anyvisor.api import meta
 from anyvisor.api.meta import Json, name, namespace, uid
@@ -139,7 +140,8 @@ def volume_context(context: NodeContext, vmi: Json, pod_uid: str, directory: int
     """What opening volumes needs, for the machine of this launcher pod."""
     images, claims = context.volume_sources(vmi, pod_uid)
     mount = partial(context.launchers.mount, pod_uid)
-    return VolumeContext(images=images, claims=claims, directory=directory, mount=mount)
+    share = partial(context.launchers.share, pod_uid)
+    return VolumeContext(images=images, claims=claims, directory=directory, mount=mount, share=share)
 
 
 async def attach(
@@ -267,6 +269,7 @@ async def _prepare(
         tells_mtu="nic.mtu" in session.address.capabilities,
         variables=opened.volumes.variables,
         tpm_state=opened.volumes.tpm_state,
+        shares=opened.volumes.shares,
     )
     spec = translate.machine(vmi, wanted.plan, parts)
     generation, minor = machine.record.generation, machine.record.hri_minor

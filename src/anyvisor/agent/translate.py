@@ -17,10 +17,12 @@ from anyvisor.agent.translate_devices import (
     disk_id,
     disks,
     displays,
+    filesystems,
     nic_id,
 )
 from anyvisor.agent.translate_parts import TranslateError, only, quantity
 from anyvisor.agent.volumes.hot import hot_names
+from anyvisor.agent.volumes.shares import Share
 from anyvisor.api.meta import Json, list_at, name, object_at, uid
 from anyvisor.hri.v1.machine_spec_pb2 import (
     Boot,
@@ -98,6 +100,8 @@ class Parts:
     """Handle of the firmware's kept variables; empty = they are not kept."""
     tpm_state: str = ""
     """Handle of the TPM's kept state; empty = it is not kept."""
+    shares: Mapping[str, Share] = field(default_factory=dict[str, Share])
+    """Directories that the guest mounts, by the name of their volume."""
     agent_port: bool = True
     tells_mtu: bool = True
     """Whether the driver can tell the guest an MTU; else the guest has it by DHCP alone."""
@@ -120,13 +124,14 @@ def machine(vmi: Json, plan: Plan, parts: Parts) -> Machine:
         accelerator=_accelerator(plan.accelerator),
         profile=plan.machine_type or str(object_at(domain, "machine").get("type") or ""),
         cpu=_cpu(domain, f"{at}.cpu"),
-        memory=_memory(domain, plan, f"{at}.memory"),
+        memory=_memory(domain, plan, f"{at}.memory", shared=bool(parts.shares)),
         boot=_boot(vmi, domain, parts, f"{at}.firmware"),
         disks=disks(vmi, parts.volumes),
         nics=all_nics,
         consoles=consoles(vmi, parts.console_log),
         displays=displays(vmi),
         devices=devices(vmi, agent_port=parts.agent_port, tpm_state=parts.tpm_state),
+        filesystems=filesystems(vmi, parts.shares),
         identity=_identity(vmi, domain),
         clock=_clock(object_at(domain, "clock"), f"{at}.clock"),
         lifecycle=_lifecycle(vmi, domain),
@@ -208,7 +213,7 @@ def _cpu_feature(feature: Json, at: str) -> CpuFeature:
     return CpuFeature(name=str(feature["name"]), policy=_POLICIES[policy])
 
 
-def _memory(domain: Json, plan: Plan, at: str) -> Memory:
+def _memory(domain: Json, plan: Plan, at: str, *, shared: bool) -> Memory:
     memory = object_at(domain, "memory")
     only(memory, {"guest", "maxGuest", "hugepages"}, at)
     size = plan.resources.guest_memory_bytes
@@ -225,6 +230,7 @@ def _memory(domain: Json, plan: Plan, at: str) -> Memory:
         size_bytes=size,
         max_bytes=maximum if maximum > size else 0,
         page_bytes=quantity(page, f"{at}.hugepages.pageSize") if page else 0,
+        shared=shared,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from anyvisor.agent.translate_parts import TranslateError, only
 from anyvisor.agent.volumes.hot import hot_names
+from anyvisor.agent.volumes.shares import Share
 from anyvisor.api.meta import Json, list_at, object_at
 from anyvisor.api.names import short_hash
 from anyvisor.hri.v1.machine_spec_pb2 import (
@@ -14,6 +15,7 @@ from anyvisor.hri.v1.machine_spec_pb2 import (
     Device,
     Disk,
     Display,
+    Filesystem,
     GuestAgentPort,
     Input,
     Panic,
@@ -45,6 +47,7 @@ DEVICE_FIELDS: Final = frozenset(
         "clientPassthrough",
         "disableHotplug",
         "disks",
+        "filesystems",
         "inputs",
         "interfaces",
         "logSerialConsole",
@@ -260,6 +263,27 @@ def devices(vmi: Json, *, agent_port: bool, tpm_state: str) -> list[Device]:
         result.append(Device(id=_id("sound", str(sound["name"])), sound=Sound(model=str(sound.get("model") or ""))))
     if isinstance(wanted.get("clientPassthrough"), dict):
         result.append(Device(id="usb.0", usb_redirection=UsbRedirection(channels=USB_CHANNELS)))
+    return result
+
+
+def filesystems(vmi: Json, shares: Mapping[str, Share]) -> list[Filesystem]:
+    """The directories that the guest mounts, each by its volume's name."""
+    result: list[Filesystem] = []
+    for index, filesystem in enumerate(list_at(vmi, "spec", "domain", "devices", "filesystems")):
+        at, name = f"spec.domain.devices.filesystems[{index}]", str(filesystem["name"])
+        only(filesystem, {"name", "virtiofs"}, at)
+        if name not in shares:
+            raise TranslateError(f"{at}.name", f"no volume {name} is there to be shared")
+        share = shares[name]
+        result.append(
+            Filesystem(
+                id=_id("fs", name),
+                tag=name,
+                directory_handle=share.directory,
+                namespace_handle=share.namespace,
+                read_only=share.read_only,
+            )
+        )
     return result
 
 

@@ -1,9 +1,10 @@
 """Launchers of this node, in pods that the kubelet runs; implements `agent.launchers.LauncherSource`."""
 
+import errno
 from dataclasses import dataclass
 from typing import Final
 
-from anyvisor.agent.launchers import Launcher
+from anyvisor.agent.launchers import Launcher, SharedDirectory
 from anyvisor.cluster.pods import NodePods
 
 COMPUTE: Final = "compute"
@@ -55,6 +56,11 @@ class PodLaunchers:
             return process.open_directory(path)
         finally:
             process.close()
+
+    async def share(self, pod_uid: str, directory: int, *, read_only: bool) -> SharedDirectory:
+        """Not served: the agent of a cluster has no right to make mounts and user namespaces for others."""
+        del pod_uid, directory, read_only
+        raise OSError(errno.EOPNOTSUPP, "on a cluster no directories are shared with guests")
 
     def hold(self, pod_uid: str) -> None:
         """Nothing to do: the kubelet reports a pod's end without asking, and the controller waits for the agent."""

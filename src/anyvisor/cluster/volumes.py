@@ -96,6 +96,19 @@ class PodVolumes:
         finally:
             process.close()
 
+    async def open_directory(self, namespace: str, claim: str) -> int:
+        """The claim's file system, as the launcher pod has it."""
+        process = await self.pods.process(self.pod_uid, COMPUTE)
+        if process is None:
+            raise ClaimError("VolumeNotReady", f"claim {namespace}/{claim}: the launcher pod does not run")
+        try:
+            return process.open_directory(f"{DATA}/{self._claim_volume(claim)}")
+        except OSError as error:
+            message = f"claim {namespace}/{claim} has no directory ({error.strerror}): its mode must be Filesystem"
+            raise ClaimError("VolumeNotReady", message) from error
+        finally:
+            process.close()
+
     def _process(self) -> "_Held":
         found = asyncio.run_coroutine_threadsafe(self.pods.process(self.pod_uid, COMPUTE), self.loop).result()
         if found is None:

@@ -339,7 +339,7 @@ REFUSALS: list[Callable[[Machine], object]] = [
     lambda made: made.cpu.dedicated.append(1),
     lambda made: setattr(made.memory, "max_bytes", 1 << 30),
     lambda made: setattr(made.memory, "locked", True),
-    lambda made: made.filesystems.add(id="f"),
+    lambda made: made.filesystems.add(id="f", vhost_user_handle="h"),
 ]
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import pycdlib
 import pytest
 
+from anyvisor.agent.launchers import SharedDirectory
 from anyvisor.agent.open_error import OpenError
 from anyvisor.agent.volumes import qcow2
-from anyvisor.agent.volumes.open import VolumeContext, VolumeSet, open_volumes
+from anyvisor.agent.volumes.context import VolumeContext
+from anyvisor.agent.volumes.open import VolumeSet, open_volumes
 from anyvisor.agent.volumes.source import ClaimError, OpenedClaim
 from anyvisor.embedded.images.source import StoreSource
 from anyvisor.embedded.images.store import ImageStore
@@ -39,6 +41,11 @@ class Claims:
     async def open_state(self, namespace: str, claim: str, file: str) -> int:
         return os.open(self.place / f"{namespace}-{claim}-{file}", os.O_RDWR | os.O_CREAT, 0o600)
 
+    async def open_directory(self, namespace: str, claim: str) -> int:
+        place = self.place / f"{namespace}-{claim}.d"
+        place.mkdir(exist_ok=True)
+        return os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+
 
 @dataclass(frozen=True)
 class Pod:
@@ -51,6 +58,13 @@ class Pod:
 
     def put(self, path: str, **files: bytes) -> None:
         mounts.write(self.root, {path: files})
+
+
+async def share(directory: int, *, read_only: bool) -> SharedDirectory:
+    """As for a pod whose user may use what it has mounted, but for what is to be read only where that cannot be."""
+    if read_only and os.environ.get("NO_READ_ONLY_SHARES"):
+        raise OSError(30, "Read-only file system")
+    return SharedDirectory(os.dup(directory), os.open("/proc/self/ns/user", os.O_RDONLY))
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     (tmp_path / "disk.img").write_bytes(DISK)
     store.import_file(tmp_path / "disk.img", "demo")
     pod = Pod(tmp_path / "pod")
-    yield World(pod, VolumeContext(StoreSource(store), Claims(tmp_path), handle, pod), directory, store)
+    yield World(pod, VolumeContext(StoreSource(store), Claims(tmp_path), handle, pod, share), directory, store)
     os.close(handle)
 
 
@@ -322,3 +336,48 @@ async def test_a_host_disk_is_never_something_else_by_its_name(world: World, tmp
         await opened(world, vmi(disk))
     assert caught.value.field.startswith("spec.volumes[0].hostDisk")
     assert (tmp_path / "victim").read_bytes() == b"victim"
+
+
+def sharing(*volumes: dict[str, Any], disks: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A VMI that mounts all its volumes, and has some of them as disks too."""
+    filesystems: list[dict[str, Any]] = [{"name": volume["name"], "virtiofs": {}} for volume in volumes]
+    return vmi(*volumes, devices={"filesystems": filesystems, "disks": [{"name": name, "disk": {}} for name in disks]})
+
+
+async def test_shared_volumes_are_directories_and_no_disks(world: World, tmp_path: Path) -> None:
+    world.pod.put("/run/volumes/conf", **{"app.conf": b"answer=42"})
+    world.pod.put("/var/run/secrets/kubernetes.io/serviceaccount", token=b"t")
+    volumes = await opened(
+        world,
+        sharing(
+            {"name": "data", "persistentVolumeClaim": {"claimName": "files"}},
+            {"name": "kept", "persistentVolumeClaim": {"claimName": "files", "readOnly": True}},
+            {"name": "conf", "configMap": {"name": "conf"}},
+            {"name": "robot", "serviceAccount": {"serviceAccountName": "robot"}},
+        ),
+    )
+    assert volumes.handles == {}
+    read_only = {name: share.read_only for name, share in volumes.shares.items()}
+    assert read_only == {"data": False, "kept": True, "conf": True, "robot": True}
+    place = volumes.descriptors[volumes.shares["data"].directory]
+    assert os.path.samestat(os.fstat(place), (tmp_path / "ns-files.d").stat())
+    assert "app.conf" in os.listdir(volumes.descriptors[volumes.shares["conf"].directory])
+    volumes.close()
+
+
+async def test_a_volume_can_be_both_disk_and_share(world: World) -> None:
+    world.pod.put("/run/volumes/conf", **{"app.conf": b"answer=42"})
+    volumes = await opened(world, sharing({"name": "conf", "configMap": {"name": "conf"}}, disks=("conf",)))
+    assert list(volumes.handles) == list(volumes.shares) == ["conf"]
+    volumes.close()
+
+
+async def test_what_cannot_be_shared_says_why(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OpenError, match="cannot be shared; use one of persistentVolumeClaim"):
+        await opened(world, sharing({"name": "e", "emptyDisk": {"capacity": "1Mi"}}))
+    monkeypatch.setenv("NO_READ_ONLY_SHARES", "1")
+    world.pod.put("/run/volumes/conf", **{"app.conf": b"answer=42"})
+    with pytest.raises(OpenError, match="attach it as a disk") as caught:
+        await opened(world, sharing({"name": "conf", "configMap": {"name": "conf"}}))
+    assert caught.value.args
+    assert caught.value.field == "spec.volumes[0]"

@@ -6,6 +6,7 @@ from typing import Any, Final
 from anyvisor.agent.open_error import OpenError
 from anyvisor.agent.volumes import cloudinit, iso, payloads
 from anyvisor.agent.volumes.payloads import Files
+from anyvisor.agent.volumes.shares import without_disk
 from anyvisor.api.meta import Json, list_at, text_at
 
 KINDS: Final = ("configMap", "secret", "downwardAPI", "serviceAccount", "sysprep", *payloads.CLOUD_INIT)
@@ -78,12 +79,13 @@ def _check_answers(files: Files, source: Json, at: str) -> None:
 
 
 def needed(vmi: Json) -> dict[str, str]:
-    """The pod's paths whose content the volumes need, with the field that asks for each."""
+    """The pod's paths whose content the disks need, with the field that asks for each."""
     found: dict[str, str] = {}
     has_medium = False
+    shared = without_disk(vmi)
     for index, volume in enumerate(list_at(vmi, "spec", "volumes")):
         has_medium = has_medium or any(kind in volume for kind in payloads.CLOUD_INIT)
-        for path in payloads.paths(volume):
+        for path in payloads.paths(volume) if volume["name"] not in shared else ():
             found[path] = f"spec.volumes[{index}]"
     if has_medium:
         for credential in payloads.cloud_init_credentials(vmi):

@@ -5,14 +5,16 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from anyvisor.agent.open_error import OpenError
 from anyvisor.agent.volumes import hostdisk, hot, media, payloads, qcow2, state
+from anyvisor.agent.volumes.context import VolumeContext
 from anyvisor.agent.volumes.payloads import Files, PayloadError
-from anyvisor.agent.volumes.source import ClaimError, ClaimSource, ImageSource, OpenedClaim
+from anyvisor.agent.volumes.shares import Share, open_shares, without_disk
+from anyvisor.agent.volumes.source import ClaimError, ClaimSource, OpenedClaim
 from anyvisor.api.meta import list_at, object_at
 from anyvisor.api.names import volume_path
 from anyvisor.api.quantity import QuantityError, parse_quantity
@@ -27,20 +29,6 @@ _FORMATS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeContext:
-    """What opening volumes needs besides the VMI.
-
-    `directory` is a descriptor of the machine's own private directory, where overlays and empty disks are kept.
-    `mount` opens what the launcher pod has mounted at a path: a directory, the caller's to close; raises OSError.
-    """
-
-    images: ImageSource
-    claims: ClaimSource
-    directory: int
-    mount: Callable[[str], Awaitable[int]]
-
-
 @dataclass(slots=True)
 class VolumeSet:
     """Opened volumes. The descriptors are the set's until `close` or until the caller takes them."""
@@ -51,6 +39,8 @@ class VolumeSet:
     """Handle of the firmware's kept variables; empty = they are not kept."""
     tpm_state: str = ""
     """Handle of the TPM's kept state; empty = it is not kept."""
+    shares: dict[str, Share] = field(default_factory=dict[str, Share])
+    """Directories that the guest mounts, by the name of their volume."""
     descriptors: dict[str, int] = field(default_factory=dict[str, int])
 
     def close(self) -> None:
@@ -70,6 +60,7 @@ async def open_volumes(vmi: dict[str, Any], context: VolumeContext) -> VolumeSet
         claims = await _open_claims(vmi, context, volumes)
         await _open_host_disks(vmi, context, volumes)
         carried = await _read_payloads(vmi, context)
+        volumes.shares = await open_shares(vmi, context, volumes.descriptors)
         await asyncio.to_thread(_open_all, vmi, context, claims, carried, volumes)
         await _open_state(vmi, context, volumes)
     except BaseException:
@@ -87,9 +78,10 @@ async def _open_state(vmi: dict[str, Any], context: VolumeContext, volumes: Volu
 
 
 def _listed(vmi: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Path, name, kind and source of each volume that the guest starts with."""
+    """Path, name, kind and source of each volume that the guest starts with as a disk."""
+    shared = without_disk(vmi)
     for index, volume in enumerate(vmi["spec"].get("volumes") or []):
-        if hot.is_hot(volume):
+        if hot.is_hot(volume) or volume["name"] in shared:
             continue
         at, name = f"spec.volumes[{index}]", str(volume["name"])
         kind = next((kind for kind in (*_OPENERS, *_CLAIM_KINDS, *media.KINDS) if kind in volume), None)

@@ -56,3 +56,7 @@ class ClaimSource(Protocol):
     async def open_state(self, namespace: str, claim: str, file: str) -> int:
         """A file of the claim for writing, empty at first; the descriptor is the caller's. Raises ClaimError."""
         ...
+
+    async def open_directory(self, namespace: str, claim: str) -> int:
+        """The claim's own directory, to be shared with a guest; the descriptor is the caller's. Raises ClaimError."""
+        ...

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from anyvisor.drivers.qemu import firmware
+from anyvisor.drivers.qemu import fileserver, firmware
 from anyvisor.drivers.qemu.firmware import Uefi
 from anyvisor.drivers.qemu.qmp import Event, QmpClient, QmpRefused
 from anyvisor.drivers.qemu.translate.displays import DEVICES
+from anyvisor.drivers.qemu.translate.host import FileServer
 from anyvisor.hri.errors import HriError
 from anyvisor.hri.kit import kvm, kvm_guest
 from anyvisor.hri.kit.facts import VmmFacts, kept
@@ -29,7 +30,7 @@ GUEST_SECONDS: Final = 10.0
 """The probe guest needs a tenth of a second where it runs at all."""
 TPM: Final = "/usr/bin/swtpm"
 HUGE_PAGES: Final = Path("/sys/kernel/mm/hugepages")
-FORM: Final = 5
+FORM: Final = 6
 """Raised whenever the facts or the ways to find them change."""
 
 
@@ -46,6 +47,9 @@ class Facts(VmmFacts, frozen=True):
     uefi_secure: Uefi | None = None
     tpm: str = ""
     """The TPM emulator; empty = it is not installed."""
+    file_server: FileServer | None = None
+    file_server_problem: str = ""
+    """Why no directory can be shared."""
     huge_page_bytes: tuple[int, ...] = ()
     """Sizes of huge pages of which some are reserved."""
     vsock: bool = False
@@ -61,9 +65,8 @@ class Facts(VmmFacts, frozen=True):
 
 def key(emulator: str) -> str:
     """What the facts stand and fall with."""
-    return facts_key(
-        FORM, emulator, firmware.fingerprint(), str(os.access(TPM, os.X_OK)), str(huge_pages()), str(vsock())
-    )
+    found = (os.access(TPM, os.X_OK), huge_pages(), vsock(), fileserver.installed())
+    return facts_key(FORM, emulator, firmware.fingerprint(), *(str(each) for each in found))
 
 
 async def find(emulator: str, cache: Path | None) -> Facts:
@@ -131,6 +134,7 @@ async def _ask(emulator: str) -> Facts:
         displays = [name for name in DEVICES if await _has_device(client, name)]
     plain, secure = firmware.find()
     tpm = TPM if os.access(TPM, os.X_OK) else ""
+    server, problem = await fileserver.find()
     return Facts(
         emulator,
         version=version,
@@ -141,6 +145,8 @@ async def _ask(emulator: str) -> Facts:
         uefi=plain,
         uefi_secure=secure,
         tpm=tpm,
+        file_server=server,
+        file_server_problem=problem,
         huge_page_bytes=huge_pages(),
         vsock=vsock(),
         emulated_features=features,

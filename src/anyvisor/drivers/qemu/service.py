@@ -142,6 +142,7 @@ def _host(found: Facts, machine: Machine) -> Host:
         cpu_models=frozenset(found.cpu_models),
         displays=frozenset(found.displays),
         tpm=found.tpm,
+        file_server=found.file_server,
         huge_page_bytes=frozenset(found.huge_page_bytes),
         cpu_features={
             accelerator: frozenset(features)
@@ -164,6 +165,8 @@ def _node_facts(found: Facts) -> NodeFacts:
     withdrawn = dict(firmware.problems(found.uefi, found.uefi_secure))
     if not found.tpm:
         withdrawn["device.tpm"] = f"no TPM emulator is installed on this node: {tpm.INSTALL}"
+    if found.file_server is None:
+        withdrawn["fs.virtiofs"] = found.file_server_problem
     if not found.huge_page_bytes:
         withdrawn["memory.hugepages"] = "no huge pages are reserved on this node: sysctl vm.nr_hugepages=N"
     if not found.vsock:

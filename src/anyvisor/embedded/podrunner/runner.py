@@ -18,9 +18,9 @@ from typing import Final
 import msgspec
 
 from anyvisor.agent import plan, processes, script
-from anyvisor.agent.launchers import Launcher
+from anyvisor.agent.launchers import Launcher, SharedDirectory
 from anyvisor.api.meta import Json, is_deleting, labels, list_at, metadata, name, namespace, object_at, text_at, uid
-from anyvisor.embedded.podrunner import cgroups, probes, status
+from anyvisor.embedded.podrunner import cgroups, probes, shares, status
 from anyvisor.embedded.podrunner.images import PodImages
 from anyvisor.embedded.podrunner.launch import Launch, LaunchError
 from anyvisor.embedded.podrunner.mounts import PodVolumes, open_mount, write
@@ -51,6 +51,9 @@ BY_UID: Final = "uid"
 RETRY_SECONDS: Final = 1.0
 REFILL_SECONDS: Final = 5.0
 """How old a pod's volumes may be when the agent looks into them."""
+RENEW_SECONDS: Final = 20.0
+"""How old they may be while the guest itself looks into them."""
+SHARES: Final = "fs.virtiofs"
 HELD_SECONDS: Final = 3.0
 """How long the agent may take to say on the VMI how a machine ended, before the pod's end is reported."""
 STOP_SIGNAL: Final = signal.SIGURG
@@ -190,6 +193,26 @@ class PodRunner:
             await self._refill(pod, sandbox)
         return await open_mount(sandbox.mounts, pod, path, self.config.forbidden)
 
+    async def share(self, pod_uid: str, directory: int, *, read_only: bool) -> SharedDirectory:
+        """The directory, which is root's, for the launcher's user."""
+        record = self._books.pods.get(pod_uid)
+        if record is None:
+            raise FileNotFoundError(errno.ENOENT, "the pod is gone", pod_uid)
+        if not self.config.separate:
+            raise OSError(errno.EPERM, "directories are shared by root alone: run `anyvisor up` as root")
+        return await shares.for_user(directory, record.user, record.group, read_only=read_only)
+
+    async def _renew_shares(self, pod: Json) -> float | None:
+        """What a guest has mounted follows its objects after a while; returns the seconds until the next look."""
+        sandbox = self._sandbox(uid(pod))
+        if SHARES not in plan.of_pod(pod).plan.confirmed or not sandbox.mounts.exists():
+            return None
+        left = self._filled.get(uid(pod), 0.0) + RENEW_SECONDS - time.monotonic()
+        if left > 0:
+            return left
+        await self._refill(pod, sandbox)
+        return RENEW_SECONDS
+
     async def _refill(self, pod: Json, sandbox: Sandbox) -> None:
         try:
             content = await self._volumes.content(pod)
@@ -244,7 +267,7 @@ class PodRunner:
         self._probe(pod, record)
         await self._report(pod, record)
         if not is_deleting(pod):
-            return None
+            return await self._renew_shares(pod) if record.exit is None else None
         if record.exit is None:
             return self._stop(pod, record)
         await self._clean(record)

@@ -30,6 +30,11 @@ class LocalClaims:
         volume, _ = await self._volume(namespace, claim)
         return await asyncio.to_thread(self.disks.open_state, volume, file)
 
+    async def open_directory(self, namespace: str, claim: str) -> int:
+        """The claim's own directory. Raises ClaimError."""
+        volume, _ = await self._volume(namespace, claim)
+        return await asyncio.to_thread(self.disks.open_directory, volume)
+
     async def _volume(self, namespace: str, claim: str) -> tuple[str, int]:
         try:
             found = await self.client.get(PVCS, claim, namespace)

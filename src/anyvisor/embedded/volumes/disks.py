@@ -110,6 +110,18 @@ class Disks:
             message = f"{file} of volume {volume} cannot be opened: {error.strerror}; free space or repair it"
             raise ClaimError("VolumeNotReady", message) from error
 
+    def open_directory(self, volume: str) -> int:
+        """The volume's directory, made at first.
+
+        Raises:
+            ClaimError: it cannot be made or opened.
+        """
+        try:
+            return self._make_directory(volume)
+        except OSError as error:
+            message = f"the directory of volume {volume} cannot be opened: {error.strerror}; free space or repair it"
+            raise ClaimError("VolumeNotReady", message) from error
+
     def _make_directory(self, volume: str) -> int:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):

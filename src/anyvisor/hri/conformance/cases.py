@@ -311,7 +311,8 @@ def _log(machine: Machine, _: Basis) -> None:
 
 def _filesystem(machine: Machine, _: Basis) -> None:
     machine.memory.shared = True
-    machine.filesystems.append(Filesystem(id="share", tag="share", vhost_user_handle="share/socket"))
+    shared = Filesystem(id="share", tag="share", directory_handle="share/directory", namespace_handle="share/user")
+    machine.filesystems.append(shared)
 
 
 def _sets() -> Iterator[Case]:

@@ -47,6 +47,9 @@ def _launch(machine: Machine, answer: PrepareResponse) -> Iterator[str]:
             yield "a mode without a process of ours has an argv"
         return
     known = set(handles(machine)) | {endpoint.id for endpoint in answer.endpoints if _number(endpoint)}
+    known |= {seed.handle for seed in launch.seeds} | {
+        end for pair in launch.pairs for end in (pair.first, pair.second)
+    }
     yield from _command("the VMM", launch.argv, launch.env, launch.descriptors, known)
     for helper in launch.helpers:
         if helper.on_exit == Helper.ON_EXIT_UNSPECIFIED:
@@ -103,4 +106,5 @@ def handles(machine: Machine) -> Iterator[str]:
     yield from (console.log_handle for console in machine.consoles)
     for device in machine.devices:
         yield from (device.tpm.handle, device.vsock.handle, device.pci.handle)
-    yield from (filesystem.vhost_user_handle for filesystem in machine.filesystems)
+    for filesystem in machine.filesystems:
+        yield from (filesystem.vhost_user_handle, filesystem.directory_handle, filesystem.namespace_handle)

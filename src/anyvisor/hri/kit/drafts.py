@@ -106,3 +106,4 @@ def check_device_ids(machine: Machine, allowed: re.Pattern[str], rule: str) -> N
 def _device_ids(machine: Machine) -> Iterable[str]:
     for group in (machine.disks, machine.nics, machine.consoles, machine.displays, machine.devices):
         yield from (device.id for device in group)
+    yield from (filesystem.id for filesystem in machine.filesystems)

@@ -90,12 +90,14 @@ class LaunchPlan(_message.Message):
     def __init__(self, mode: _Optional[_Union[LaunchPlan.Mode, str]] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., descriptors: _Optional[_Iterable[_Union[DescriptorSlot, _Mapping]]] = ..., limits: _Optional[_Iterable[_Union[Limit, _Mapping]]] = ..., seccomp_profile: _Optional[str] = ..., helpers: _Optional[_Iterable[_Union[Helper, _Mapping]]] = ..., working_directory: _Optional[bool] = ..., seeds: _Optional[_Iterable[_Union[Seed, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[SocketPair, _Mapping]]] = ...) -> None: ...
 
 class SocketPair(_message.Message):
-    __slots__ = ("first", "second")
+    __slots__ = ("first", "second", "listening")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     SECOND_FIELD_NUMBER: _ClassVar[int]
+    LISTENING_FIELD_NUMBER: _ClassVar[int]
     first: str
     second: str
-    def __init__(self, first: _Optional[str] = ..., second: _Optional[str] = ...) -> None: ...
+    listening: bool
+    def __init__(self, first: _Optional[str] = ..., second: _Optional[str] = ..., listening: _Optional[bool] = ...) -> None: ...
 
 class Seed(_message.Message):
     __slots__ = ("handle", "content")
@@ -126,7 +128,7 @@ class Limit(_message.Message):
     def __init__(self, name: _Optional[str] = ..., soft: _Optional[int] = ..., hard: _Optional[int] = ...) -> None: ...
 
 class Helper(_message.Message):
-    __slots__ = ("name", "argv", "env", "descriptors", "on_exit")
+    __slots__ = ("name", "argv", "env", "descriptors", "on_exit", "becomes")
     class OnExit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ON_EXIT_UNSPECIFIED: _ClassVar[Helper.OnExit]
@@ -142,12 +144,14 @@ class Helper(_message.Message):
     ENV_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTORS_FIELD_NUMBER: _ClassVar[int]
     ON_EXIT_FIELD_NUMBER: _ClassVar[int]
+    BECOMES_FIELD_NUMBER: _ClassVar[int]
     name: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.RepeatedScalarFieldContainer[str]
     descriptors: _containers.RepeatedCompositeFieldContainer[DescriptorSlot]
     on_exit: Helper.OnExit
-    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., descriptors: _Optional[_Iterable[_Union[DescriptorSlot, _Mapping]]] = ..., on_exit: _Optional[_Union[Helper.OnExit, str]] = ...) -> None: ...
+    becomes: str
+    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Iterable[str]] = ..., descriptors: _Optional[_Iterable[_Union[DescriptorSlot, _Mapping]]] = ..., on_exit: _Optional[_Union[Helper.OnExit, str]] = ..., becomes: _Optional[str] = ...) -> None: ...
 
 class StartRequest(_message.Message):
     __slots__ = ("mutation", "tokens")

@@ -517,14 +517,20 @@ class UsbRedirection(_message.Message):
     def __init__(self, channels: _Optional[int] = ...) -> None: ...
 
 class Filesystem(_message.Message):
-    __slots__ = ("id", "tag", "vhost_user_handle")
+    __slots__ = ("id", "tag", "vhost_user_handle", "directory_handle", "read_only", "namespace_handle")
     ID_FIELD_NUMBER: _ClassVar[int]
     TAG_FIELD_NUMBER: _ClassVar[int]
     VHOST_USER_HANDLE_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_HANDLE_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_HANDLE_FIELD_NUMBER: _ClassVar[int]
     id: str
     tag: str
     vhost_user_handle: str
-    def __init__(self, id: _Optional[str] = ..., tag: _Optional[str] = ..., vhost_user_handle: _Optional[str] = ...) -> None: ...
+    directory_handle: str
+    read_only: bool
+    namespace_handle: str
+    def __init__(self, id: _Optional[str] = ..., tag: _Optional[str] = ..., vhost_user_handle: _Optional[str] = ..., directory_handle: _Optional[str] = ..., read_only: _Optional[bool] = ..., namespace_handle: _Optional[str] = ...) -> None: ...
 
 class SystemIdentity(_message.Message):
     __slots__ = ("uuid", "serial", "manufacturer", "product", "version", "sku", "family", "chassis_asset", "oem_strings", "chassis_manufacturer", "chassis_version", "chassis_serial", "chassis_sku")

@@ -22,6 +22,7 @@ SLOTS: Final[Mapping[str, int]] = {
     "watchdog": 0x0C,
     "sound": 0x0D,
     "vsock": 0x0E,
+    "filesystem": 0x0F,
 }
 """Slots of the root bus by purpose. Never changed: a guest's operating system remembers them."""
 
@@ -29,6 +30,11 @@ SLOTS: Final[Mapping[str, int]] = {
 def fixed(purpose: str) -> dict[str, str]:
     """Bus and slot of a device on the root bus."""
     return {"bus": "pcie.0", "addr": f"{SLOTS[purpose]:#x}"}
+
+
+def function(purpose: str, index: int) -> dict[str, str]:
+    """Bus, slot and function of one of up to eight devices that share a slot."""
+    return {"bus": "pcie.0", "addr": f"{SLOTS[purpose]:#x}.{index}"}
 
 
 def behind(bus: int) -> dict[str, str]:

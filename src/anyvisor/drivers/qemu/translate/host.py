@@ -15,6 +15,15 @@ class Firmware:
 
 
 @dataclass(frozen=True, slots=True)
+class FileServer:
+    """The program that serves a directory to a guest: its path in the launcher, and which of the two it is."""
+
+    path: str
+    own: bool = True
+    """Whether it is the one that came with QEMU (before 8.0), with options of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """Facts of one QEMU binary on one node."""
 
@@ -40,3 +49,4 @@ class Host:
     uefi_secure: Firmware | None = None
     tpm: str = ""
     """Absolute path of the TPM emulator in the launcher; empty = there is none."""
+    file_server: FileServer | None = None

@@ -10,6 +10,7 @@ from anyvisor.drivers.qemu.translate.devices import add_consoles, add_devices
 from anyvisor.drivers.qemu.translate.disks import add_disks, is_virtio
 from anyvisor.drivers.qemu.translate.displays import add_displays
 from anyvisor.drivers.qemu.translate.draft import Draft
+from anyvisor.drivers.qemu.translate.filesystems import add_filesystems
 from anyvisor.drivers.qemu.translate.host import Host
 from anyvisor.drivers.qemu.translate.nics import add_nics
 from anyvisor.hri.errors import Refused
@@ -50,6 +51,8 @@ HONOURED: Final = frozenset(
         "attachable_disks",
         *("features.acpi", "features.apic", "features.smm", "features.hidden_hypervisor"),
         *("features.hyperv", "features.pv_spinlocks"),
+        *("filesystems.id", "filesystems.tag", "filesystems.directory_handle", "filesystems.read_only"),
+        "filesystems.namespace_handle",
     }
 )
 """Paths in Machine that this driver acts on; a machine that sets anything else is refused."""
@@ -88,6 +91,7 @@ def translate(machine: Machine, host: Host) -> Translation:
     add_disks(draft, machine.disks, buses, boot, more=machine.attachable_disks > 0)
     add_displays(draft, machine.displays, host)
     add_devices(draft, machine.devices, host)
+    add_filesystems(draft, machine, host)
     draft.check()
     launch = LaunchPlan(
         mode=LaunchPlan.MODE_EXEC,
