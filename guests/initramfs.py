@@ -31,6 +31,7 @@ MODULES = (
     "sr_mod",
     "efivarfs",
     "virtiofs",
+    "virtio_mem",
 )
 REPORTING_MODULES = (*MODULES, "virtio_scsi", "sd_mod", "sr_mod")
 SCRIPTS = {

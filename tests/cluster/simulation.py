@@ -21,7 +21,7 @@ import msgspec
 import uvloop
 
 from anyvisor.agent.driver import DriverAddress
-from anyvisor.agent.launchers import Launcher
+from anyvisor.agent.launchers import Launcher, SharedDirectory
 from anyvisor.agent.main import AgentConfig, run_agent
 from anyvisor.agent.network import MachineNetwork
 from anyvisor.agent.volumes.source import ClaimError, OpenedClaim, OpenedDisk
@@ -140,6 +140,11 @@ class Sleepers:
     async def mount(self, pod_uid: str, path: str) -> int:
         raise FileNotFoundError(path)
 
+    async def share(self, pod_uid: str, directory: int, *, read_only: bool) -> SharedDirectory:
+        raise PermissionError(pod_uid)
+
+    async def resize(self, pod_uid: str, more: int) -> None: ...
+
     def hold(self, pod_uid: str) -> None: ...
 
     def release(self, pod_uid: str) -> None: ...
@@ -156,6 +161,9 @@ class NoVolumes:
 
     async def open_state(self, namespace: str, claim: str, file: str) -> int:
         raise ClaimError("FailedPvcNotFound", f"no claim {namespace}/{claim} for {file}")
+
+    async def open_directory(self, namespace: str, claim: str) -> int:
+        raise ClaimError("FailedPvcNotFound", f"no claim {namespace}/{claim}")
 
     def open_disk(self, reference: str, path: str) -> OpenedDisk:
         raise FileNotFoundError(reference)

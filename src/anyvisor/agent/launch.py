@@ -99,10 +99,11 @@ def assemble(prepared: PrepareResponse, held: Descriptors, launcher: Launcher) -
     return Launch(made, descriptors, records, processes)
 
 
-def close_listeners(held: Descriptors) -> None:
-    """Close our copies of the VMM's sockets once it has them: with one open, its end would not show on connections."""
+def close_given(plan: LaunchPlan, held: Descriptors) -> None:
+    """Close our copies of sockets once VMM and helpers have them: with one open, their end would not show."""
+    ours = {end for pair in plan.pairs for end in (pair.first, pair.second)}
     for handle in held.handles():
-        if handle.startswith(_ENDPOINT):
+        if handle.startswith(_ENDPOINT) or handle in ours:
             os.close(held.take(handle))
 
 

@@ -68,6 +68,14 @@ class LauncherSource(Protocol):
         """
         ...
 
+    async def resize(self, pod_uid: str, more: int) -> None:
+        """Let the pod have so many bytes of memory more than it was planned with.
+
+        Raises:
+            OSError: its limit cannot be changed.
+        """
+        ...
+
     def hold(self, pod_uid: str) -> None:
         """The agent will say on the VMI how this pod's machine ended, before the pod's own end is reported.
 

@@ -12,6 +12,8 @@ from typing import Final
 
 from anyvisor.agent import linux
 
+_UNLIMITED: Final = 1 << 62
+"""A limit of a cgroup v1 from here on is none."""
 _PROC: Final = Path("/proc")
 _CGROUP_ROOT: Final = Path("/sys/fs/cgroup")
 REAPED_MILLISECONDS: Final = 1000
@@ -133,6 +135,15 @@ def memory_cgroup(pid: int) -> str:
             base = _CGROUP_ROOT if (_CGROUP_ROOT / "cgroup.controllers").exists() else _CGROUP_ROOT / "unified"
             unified = str(base / path.lstrip("/"))
     return unified
+
+
+def memory_is_limited(pid: int) -> bool:
+    """Whether the process' own cgroup has a limit of memory, v1 or v2; also when it cannot be told."""
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        with contextlib.suppress(OSError):
+            text = (Path(memory_cgroup(pid)) / name).read_text().strip()
+            return text != "max" and int(text) < _UNLIMITED
+    return True
 
 
 def out_of_memory_kills(cgroup: str) -> int:

@@ -312,7 +312,7 @@ async def _hand_over(
     trace.mark("record")
     if with_process:
         await hand_over(await await_shim(launcher), made.plan, made.descriptors)
-    launch.close_listeners(held)
+    launch.close_given(prepared.launch, held)
     machine.taken = True
     await machine.helpers.follow()
     trace.mark("hand-over")

@@ -23,6 +23,7 @@ FINAL: Final = frozenset({SUCCEEDED, FAILED})
 MULTUS: Final = "multus-status"
 """Source of what is known of an interface, beside `domain` and `guest-agent`: the pod's networks."""
 CPU_CHANGE: Final = "HotVCPUChange"
+MEMORY_CHANGE: Final = "HotMemoryChange"
 CREDENTIALS: Final = "AccessCredentialsSynchronized"
 NODE_LABEL: Final = "kubevirt.io/nodeName"
 
@@ -81,6 +82,22 @@ class CpuSockets:
 
 
 @dataclass(frozen=True, slots=True)
+class GuestMemory:
+    """How much memory the guest has, as a quantity, and why not as much as it should."""
+
+    present: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What has changed, or failed to, of a running guest's CPUs and memory."""
+
+    sockets: CpuSockets | None = None
+    memory: GuestMemory | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What is known of a machine now. None and empty mean: say nothing about it."""
 
@@ -94,7 +111,7 @@ class Observation:
     guest: GuestFacts | None = None
     volumes: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What is new of volumes: fields for the entries of `volumeStatus` that there are, by name."""
-    sockets: CpuSockets | None = None
+    size: Size = Size()
     credentials: str | None = None
     """Why keys and passwords are not set in the guest; empty when they are."""
 
@@ -199,10 +216,15 @@ def patch(vmi: Json, seen: Observation, now: Time) -> Json | None:
         volumes = _volumes(vmi, seen.volumes, listed)
         if volumes != listed:
             new["volumeStatus"] = volumes
-    if seen.sockets is not None:
-        topology = {**object_at(old, "currentCPUTopology"), "sockets": seen.sockets.present}
+    if seen.size.sockets is not None:
+        topology = {**object_at(old, "currentCPUTopology"), "sockets": seen.size.sockets.present}
         if topology != old.get("currentCPUTopology"):
             new["currentCPUTopology"] = topology
+    if seen.size.memory is not None:
+        size = seen.size.memory.present
+        memory = {**object_at(old, "memory"), "guestCurrent": size, "guestRequested": size}
+        if memory != old.get("memory"):
+            new["memory"] = memory
     if seen.guest is not None:
         if seen.guest.operating_system and seen.guest.operating_system != old.get("guestOSInfo"):
             new["guestOSInfo"] = seen.guest.operating_system
@@ -255,9 +277,12 @@ def _wanted(seen: Observation) -> dict[str, Json | None]:
         return wanted
     wanted["Paused"] = _paused(state) if state.phase == hri.PHASE_PAUSED else None
     wanted["AgentConnected"] = _condition("True") if state.guest_agent.connected else None
-    if seen.sockets is not None:
-        failed = seen.sockets.problem
+    if seen.size.sockets is not None:
+        failed = seen.size.sockets.problem
         wanted[CPU_CHANGE] = _condition("False", "HotPlugCPUError", failed) if failed else None
+    if seen.size.memory is not None:
+        failed = seen.size.memory.problem
+        wanted[MEMORY_CHANGE] = _condition("False", "HotPlugMemoryError", failed) if failed else None
     if seen.credentials is not None:
         status = "False" if seen.credentials else "True"
         wanted[CREDENTIALS] = _condition(status, message=seen.credentials)

@@ -9,10 +9,11 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from anyvisor.agent import adopt, finish, hotplug, links, nics, plan, sockets, start, status, stop, vmi_status
+from anyvisor.agent import adopt, finish, hotplug, links, memory, nics, plan, sockets, start, status, stop, vmi_status
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.guest import credentials
 from anyvisor.agent.handover import HandOverError
@@ -21,7 +22,7 @@ from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.plan import PodPlan
 from anyvisor.agent.start import StartError
-from anyvisor.agent.status import CpuSockets, Observation, Problem
+from anyvisor.agent.status import Observation, Problem, Size
 from anyvisor.agent.volumes import payloads
 from anyvisor.api.meta import Json, condition, is_deleting, name, namespace, object_at, text_at, uid
 from anyvisor.hri.errors import HriError
@@ -219,10 +220,8 @@ async def _running(
     if vmi is not None:
         problem = problem or _trouble(machine, state)
         problem = problem or await links.follow(context, machine, vmi, session, state)
-        try:
-            changed = await sockets.follow(context, machine, vmi, session, state)
-        except HriError as error:
-            changed, problem = None, Problem("SocketsNotChanged", f"spec.domain.cpu.sockets: {error}")
+        changed, late = await _follow_size(context, machine, vmi, session, state)
+        problem = late or problem
         await _show(context, machine, vmi, state, problem or machine.nic_changes.problem, changed)
     if until is not None:
         return await stop.step(context, machine, session, until)
@@ -235,6 +234,22 @@ async def _running(
         (wait for wait in (machine.hotplug.retries.wait(), machine.nic_changes.retries.wait()) if wait is not None),
         default=None,
     )
+
+
+async def _follow_size(
+    context: NodeContext, machine: Machine, vmi: Json, session: DriverSession | None, state: MachineState | None
+) -> tuple[Size, Problem | None]:
+    """CPUs and memory as the spec says; what is to be told of them, and which driver did not answer."""
+    found, problem = Size(), None
+    try:
+        found = replace(found, sockets=await sockets.follow(context, machine, vmi, session, state))
+    except HriError as error:
+        problem = Problem("SocketsNotChanged", f"spec.domain.cpu.sockets: {error}")
+    try:
+        found = replace(found, memory=await memory.follow(context, machine, vmi, session, state))
+    except HriError as error:
+        problem = Problem("MemoryNotChanged", f"spec.domain.memory.guest: {error}")
+    return found, problem
 
 
 def _trouble(machine: Machine, state: MachineState | None) -> Problem | None:
@@ -317,7 +332,7 @@ async def _show(
     vmi: Json,
     state: MachineState | None,
     problem: Problem | None,
-    changed: CpuSockets | None,
+    changed: Size,
 ) -> None:
     """Tell the VMI what is known of its machine."""
     record = machine.record
@@ -347,7 +362,7 @@ async def _show(
         interfaces=machine.interfaces,
         guest=machine.guest.facts,
         volumes=machine.hotplug.told.copy(),
-        sockets=changed,
+        size=changed,
         credentials=known,
     )
     shown = await vmi_status.write(context.client, vmi, seen)

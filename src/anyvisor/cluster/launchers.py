@@ -4,6 +4,7 @@ import errno
 from dataclasses import dataclass
 from typing import Final
 
+from anyvisor.agent import processes
 from anyvisor.agent.launchers import Launcher, SharedDirectory
 from anyvisor.cluster.pods import NodePods
 
@@ -61,6 +62,18 @@ class PodLaunchers:
         """Not served: the agent of a cluster has no right to make mounts and user namespaces for others."""
         del pod_uid, directory, read_only
         raise OSError(errno.EOPNOTSUPP, "on a cluster no directories are shared with guests")
+
+    async def resize(self, pod_uid: str, more: int) -> None:
+        """Nothing to do for a container without a memory limit; another's is not changed."""
+        process = await self.pods.process(pod_uid, COMPUTE)
+        if process is None:
+            raise FileNotFoundError("the launcher pod does not run")
+        try:
+            limited = processes.memory_is_limited(process.pid)
+        finally:
+            process.close()
+        if more > 0 and limited:
+            raise OSError(errno.EOPNOTSUPP, "its container has a memory limit, which is fixed while it runs")
 
     def hold(self, pod_uid: str) -> None:
         """Nothing to do: the kubelet reports a pod's end without asking, and the controller waits for the agent."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from anyvisor.agent import sockets, status
-from anyvisor.agent.status import CPU_CHANGE, CpuSockets, Observation
+from anyvisor.agent.status import CPU_CHANGE, CpuSockets, Observation, Size
 from anyvisor.hri.errors import DriverUnavailable, HriError, Refused
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest
 from anyvisor.hri.v1.types_pb2 import PHASE_RUNNING, PHASE_STARTING, MachineState, Operation
@@ -76,7 +76,7 @@ async def test_sockets_are_added_and_told() -> None:
     session = Session(sockets.CAPABILITY)
     told, _ = await follow(session, vmi(3, 1, "True"))
     assert (session.client.asked, told) == ([3], CpuSockets(3))
-    seen = Observation(phase=status.RUNNING, state=RUNNING, sockets=told)
+    seen = Observation(phase=status.RUNNING, state=RUNNING, size=Size(told))
     patch = status.patch(vmi(3, 1, "True"), seen, "now")
     assert patch is not None
     assert patch["status"]["currentCPUTopology"] == {"sockets": 3, "cores": 2}
@@ -110,7 +110,7 @@ async def test_what_cannot_be_is_told_and_needs_a_restart(session: Session) -> N
     assert told.present == 1
     assert "restart the VM" in told.problem
     assert context.events[0].startswith("HotPlugCPUError: spec.domain.cpu.sockets: ")
-    seen = Observation(phase=status.RUNNING, state=RUNNING, sockets=told)
+    seen = Observation(phase=status.RUNNING, state=RUNNING, size=Size(told))
     patch = status.patch(vmi(3, 1, "True"), seen, "now")
     assert patch is not None
     assert [each["status"] for each in patch["status"]["conditions"] if each["type"] == CPU_CHANGE] == ["False"]

@@ -73,14 +73,14 @@ def test_what_cannot_be_is_refused() -> None:
 async def test_the_server_of_this_node_is_found_or_missed_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     server, problem = await fileserver.find()
     assert (server is None) is bool(problem)
-    monkeypatch.setattr(fileserver, "PATHS", ("/nonexistent",))
+    monkeypatch.setattr(fileserver, "SERVERS", (FileServer("/nonexistent"),))
     server, problem = await fileserver.find()
     assert server is None
     assert problem.endswith(INSTALL)
 
 
 async def test_a_node_without_user_namespaces_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fileserver, "PATHS", ("/usr/bin/true",))
+    monkeypatch.setattr(fileserver, "SERVERS", (FileServer("/usr/bin/true"),))
     monkeypatch.setattr(fileserver, "IN_NAMESPACE", ("/usr/bin/false",))
     assert os.access("/usr/bin/true", os.X_OK)
     server, problem = await fileserver.find()

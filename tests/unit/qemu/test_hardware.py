@@ -337,7 +337,7 @@ def test_serial_output_of_the_bios(kind: "Firmware.Kind") -> None:
 
 REFUSALS: list[Callable[[Machine], object]] = [
     lambda made: made.cpu.dedicated.append(1),
-    lambda made: setattr(made.memory, "max_bytes", 1 << 30),
+    lambda made: setattr(made.memory, "max_bytes", (1 << 30) + 4096),
     lambda made: setattr(made.memory, "locked", True),
     lambda made: made.filesystems.add(id="f", vhost_user_handle="h"),
 ]

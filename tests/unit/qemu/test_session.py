@@ -142,6 +142,7 @@ async def test_adopted_vmm_whose_guest_never_ran_begins_as_the_machine_says(
     await peer.answer("qom-list", [])
     await peer.answer("query-cpus-fast", [])
     await peer.answer("query-iothreads", [])
+    await peer.answer("query-memory-devices", [])
     await peer.refuse("query-balloon", "no balloon")
     await peer.answer("query-memory-size-summary", {"base-memory": 1})
     await peer.answer("query-status", {"status": "prelaunch"})

@@ -561,8 +561,8 @@ def test_all_that_is_not_served_is_named_at_once() -> None:
     made = machine()
     made.cpu.dedicated.append(1)
     made.memory.locked = True
-    made.memory.max_bytes = 1 << 40
-    assert refused(made) >= {"cpu.dedicated[0]", "memory.locked", "memory.max_bytes"}
+    made.filesystems.add(id="f", vhost_user_handle="h")
+    assert refused(made) >= {"cpu.dedicated[0]", "memory.locked", "filesystems[0].vhost_user_handle"}
 
 
 def test_ids_are_checked() -> None:

@@ -166,7 +166,8 @@ def _memory(run: VmPass, after: Json) -> None:
 
 def _memory_needs_restart(vmi: Json, size: Quantity) -> str:
     memory = object_at(vmi, "spec", "domain", "memory")
-    if not has(list_at(vmi, "status", "conditions"), "LiveMigratable", "True"):
+    here = bool(object_at(vmi, "status", "hypervisor"))  # the node's driver changes it, without a move
+    if not here and not has(list_at(vmi, "status", "conditions"), "LiveMigratable", "True"):
         return "memory.guest changes without a restart only on an instance that can migrate"
     if not memory.get("maxGuest"):
         return "the instance was started without memory.maxGuest, so memory.guest needs a restart"

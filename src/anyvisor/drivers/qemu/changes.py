@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from anyvisor.drivers.qemu import blocks, cpus
+from anyvisor.drivers.qemu import blocks, cpus, memory
 from anyvisor.drivers.qemu.qmp import Command, QmpClient, QmpRefused
 from anyvisor.drivers.qemu.session import Session
 from anyvisor.drivers.qemu.translate.disks import add_live, add_medium, is_virtio
@@ -22,6 +22,8 @@ from anyvisor.hri.v1.types_pb2 import DeviceState
 REMOVAL_SECONDS: Final = 10.0
 """How long a guest may take to let go of a disk before the change has failed; it may still let go later."""
 TRAY_SECONDS: Final = 5.0
+MEMORY_SECONDS: Final = 10.0
+"""How long a guest may take to use memory that it was given, or to give some back."""
 SCSI_IDS: Final = 255
 IN_USE: Final = "lock"
 """QEMU's complaint about a file that another process has open for writing names the lock."""
@@ -328,6 +330,49 @@ async def _set_cpu(session: Session, request: ApplyRequest, _descriptors: Descri
             raise Refused(f"QEMU refused to add a CPU: {error.description}") from error
 
 
+# Memory
+
+
+async def _set_memory(session: Session, request: ApplyRequest, _descriptors: Descriptors) -> None:
+    """Ask the guest to take more memory, or to give some back, and wait until it has."""
+    client = session.client()
+    before = await memory.read(client)
+    summary: dict[str, int] = await client.execute("query-memory-size-summary")
+    wanted = memory.request(before, int(summary["base-memory"]), request.set_memory.size_bytes)
+    if wanted == before.size == before.requested:
+        return
+    await _request_memory(client, wanted)
+    try:
+        async with asyncio.timeout(MEMORY_SECONDS):
+            await _has_memory(session, client, wanted)
+    except TimeoutError:
+        now = await memory.read(client)
+        await _request_memory(client, now.size)
+        message = (
+            f"of {wanted - before.size} bytes more the guest has taken {now.size - before.size}: it needs a driver for "
+            "virtio-mem (Linux: CONFIG_VIRTIO_MEM), and gives back only what it does not use"
+        )
+        raise Refused(message, findings=[finding("GUEST_DECLINED", message, field=memory.FIELD)]) from None
+    finally:
+        session.forget(memory.SIZE)
+    await session.refresh()
+
+
+async def _has_memory(session: Session, client: QmpClient, wanted: int) -> None:
+    while True:
+        changed = session.awaited(memory.SIZE)
+        if (await memory.read(client)).size == wanted:
+            return
+        await changed
+
+
+async def _request_memory(client: QmpClient, size: int) -> None:
+    try:
+        await client.execute("qom-set", {"path": memory.PATH, "property": "requested-size", "value": size})
+    except QmpRefused as error:
+        raise Refused(f"QEMU refused to change the memory: {error.description}") from error
+
+
 _CHANGES: Final[Mapping[str, Change]] = {
     "attach_disk": _attach_disk,
     "detach_disk": _detach_disk,
@@ -336,4 +381,5 @@ _CHANGES: Final[Mapping[str, Change]] = {
     "detach_nic": _detach_nic,
     "set_link": _set_link,
     "set_cpu": _set_cpu,
+    "set_memory": _set_memory,
 }

@@ -7,10 +7,8 @@ from typing import Final
 from anyvisor.drivers.qemu.translate.filesystems import INSTALL
 from anyvisor.drivers.qemu.translate.host import FileServer
 
-PATHS: Final = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd")
-"""The one that stands alone, in Rust; and where Debian has either."""
-_OWN: Final = b"virtiofsd version"
-"""How the one that came with QEMU says its version; the other says `virtiofsd 1.10.0`."""
+SERVERS: Final = (FileServer("/usr/libexec/virtiofsd", own=False), FileServer("/usr/lib/qemu/virtiofsd"))
+"""The one that stands alone, in Rust, and the one that came with QEMU until 8.0; where Debian has them."""
 IN_NAMESPACE: Final = ("/usr/bin/unshare", "--user", "--map-root-user", "--", "/usr/bin/true")
 """What works where this process, and so a launcher, may be in a user namespace of its own."""
 _SECONDS: Final = 10.0
@@ -18,13 +16,18 @@ _SECONDS: Final = 10.0
 
 def installed() -> str:
     """The server's path, empty when there is none."""
-    return next((path for path in PATHS if os.access(path, os.X_OK)), "")
+    found = _installed()
+    return found.path if found else ""
+
+
+def _installed() -> FileServer | None:
+    return next((server for server in SERVERS if os.access(server.path, os.X_OK)), None)
 
 
 async def find() -> tuple[FileServer | None, str]:
     """The server, or the sentence that says why none can be used."""
-    path = installed()
-    if not path:
+    server = _installed()
+    if server is None:
         return None, f"no server for shared directories is installed on this node: {INSTALL}"
     code, reason = await _run(*IN_NAMESPACE)
     if code:
@@ -33,8 +36,7 @@ async def find() -> tuple[FileServer | None, str]:
             f"({reason.decode(errors='replace').strip()[:200]}): allow them by sysctl (user.max_user_namespaces, "
             "kernel.apparmor_restrict_unprivileged_userns); the default seccomp profile of pods forbids them"
         )
-    _, said = await _run(path, "--version")
-    return FileServer(path, own=_OWN in said), ""
+    return server, ""
 
 
 async def _run(*command: str) -> tuple[int, bytes]:

@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Final
 
-from anyvisor.drivers.qemu import blocks, states
+from anyvisor.drivers.qemu import blocks, memory, states
 from anyvisor.drivers.qemu.forwards import Forwards
 from anyvisor.drivers.qemu.qmp import Command, Event, QmpClient, QmpClosed, QmpRefused
 from anyvisor.drivers.qemu.stats import Counters
@@ -64,6 +64,8 @@ class Session:
         self._retry = IoRetry(machine, self._try_again)
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._leftovers: dict[str, list[Command]] = {}
+        self._added = 0
+        """Bytes of memory that came while the guest ran."""
 
     @property
     def machine(self) -> MachineContext:
@@ -219,7 +221,7 @@ class Session:
         return str(await self._live().execute("human-monitor-command", {"command-line": line}))
 
     def awaited(self, device: str) -> asyncio.Future[None]:
-        """Done when the device is gone, or its tray has moved; to be forgotten by who asked."""
+        """Done when the device is gone, its tray has moved, or memory has changed; to be forgotten by who asked."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited[device] = future
         return future
@@ -242,10 +244,12 @@ class Session:
         return self._client
 
     async def _memory(self, client: QmpClient) -> int:
+        """What it began with, less what its balloon gave back, and what came while it ran."""
+        self._added = (await memory.read(client)).size
         with contextlib.suppress(QmpRefused):  # no balloon
-            return int((await client.execute("query-balloon"))["actual"])
+            return int((await client.execute("query-balloon"))["actual"]) + self._added
         summary: dict[str, int] = await client.execute("query-memory-size-summary")
-        return int(summary["base-memory"]) + int(summary.get("plugged-memory", 0))
+        return int(summary["base-memory"]) + self._added
 
     # Observations
 
@@ -258,7 +262,12 @@ class Session:
                     state.guest_agent.connected = event.data.get("open") is True
             case "BALLOON_CHANGE" if isinstance(actual := event.data.get("actual"), int):
                 with self._machine.change() as state:
-                    state.memory_bytes = max(actual, 0)
+                    state.memory_bytes = max(actual, 0) + self._added
+            case "MEMORY_DEVICE_SIZE_CHANGE" if isinstance(size := event.data.get("size"), int):
+                with self._machine.change() as state:
+                    state.memory_bytes += max(size, 0) - self._added
+                self._added = max(size, 0)
+                self._notify(memory.SIZE)
             case "DEVICE_DELETED" if isinstance(device := event.data.get("device"), str):
                 self._gone(device)
             case "DEVICE_TRAY_MOVED" if isinstance(drive := event.data.get("id"), str):

@@ -114,6 +114,27 @@ def _create_v1(root: Path, instance: str, pod_uid: str, limit: Limits) -> Iterat
         yield path
 
 
+def set_memory(directories: tuple[str, ...], limit: int) -> None:
+    """Change the limit of a pod's cgroups. Raises OSError where the kernel does not: too much is in use."""
+    for directory in directories:
+        path = Path(directory)
+        if (path / "memory.max").exists():
+            (path / "memory.max").write_text(str(limit))
+        elif (path / "memory.limit_in_bytes").exists():
+            _set_memory_v1(path, limit)
+
+
+def _set_memory_v1(path: Path, limit: int) -> None:
+    """Memory and swap together may never be less than memory alone, on the way neither."""
+    both = path / "memory.memsw.limit_in_bytes"
+    grows = limit > int((path / "memory.limit_in_bytes").read_text())
+    if grows:
+        _write(both, str(limit))
+    (path / "memory.limit_in_bytes").write_text(str(limit))
+    if not grows:
+        _write(both, str(limit))
+
+
 def _write(path: Path, value: str) -> None:
     """Set a limit where the kernel has it (swap accounting may be off)."""
     with contextlib.suppress(OSError):

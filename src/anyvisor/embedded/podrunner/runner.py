@@ -202,6 +202,15 @@ class PodRunner:
             raise OSError(errno.EPERM, "directories are shared by root alone: run `anyvisor up` as root")
         return await shares.for_user(directory, record.user, record.group, read_only=read_only)
 
+    async def resize(self, pod_uid: str, more: int) -> None:
+        """Let the pod have so many bytes of memory more than it was planned with."""
+        pod, record = self._pod(pod_uid), self._books.pods.get(pod_uid)
+        if pod is None or record is None:
+            raise FileNotFoundError(errno.ENOENT, "the pod is gone", pod_uid)
+        limit = cgroups.limits(plan.of_pod(pod).plan.resources).memory_bytes
+        if limit:
+            await asyncio.to_thread(cgroups.set_memory, record.cgroups, limit + max(more, 0))
+
     async def _renew_shares(self, pod: Json) -> float | None:
         """What a guest has mounted follows its objects after a while; returns the seconds until the next look."""
         sandbox = self._sandbox(uid(pod))

@@ -38,14 +38,9 @@ async def for_user(directory: int, uid: int, gid: int, *, read_only: bool) -> Sh
 @asynccontextmanager
 async def _namespace(uid: int, gid: int) -> AsyncGenerator[int]:
     """A user namespace that belongs to `uid`, which is root in it and alone."""
+    become = ("/usr/bin/setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--")
     holder = await asyncio.create_subprocess_exec(
-        *_HOLDER,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        user=uid,
-        group=gid,
-        extra_groups=[],
-        env={},
+        *become, *_HOLDER, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env={}
     )
     assert holder.stdin is not None
     assert holder.stdout is not None

@@ -23,6 +23,7 @@ SLOTS: Final[Mapping[str, int]] = {
     "sound": 0x0D,
     "vsock": 0x0E,
     "filesystem": 0x0F,
+    "memory": 0x16,
 }
 """Slots of the root bus by purpose. Never changed: a guest's operating system remembers them."""
 

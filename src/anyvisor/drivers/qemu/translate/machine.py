@@ -33,7 +33,7 @@ HONOURED: Final = frozenset(
     {
         *("id", "name", "accelerator", "profile", "parameters", "identity"),
         *("cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max_sockets", "cpu.model", "cpu.features"),
-        *("memory.size_bytes", "memory.shared", "memory.page_bytes"),
+        *("memory.size_bytes", "memory.max_bytes", "memory.shared", "memory.page_bytes"),
         *("boot.firmware", "boot.kernel", "boot.order"),
         *("disks.id", "disks.kind", "disks.bus", "disks.volume.layers", "disks.volume.size_bytes"),
         *("disks.read_only", "disks.shareable", "disks.serial", "disks.cache", "disks.io", "disks.on_error"),

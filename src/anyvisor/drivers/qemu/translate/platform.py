@@ -5,21 +5,18 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from anyvisor.drivers.qemu.translate import firmware
+from anyvisor.drivers.qemu.translate import firmware, memory
 from anyvisor.drivers.qemu.translate.clock import add_clock
 from anyvisor.drivers.qemu.translate.cpu import add_cpu
 from anyvisor.drivers.qemu.translate.draft import Draft, escaped
 from anyvisor.drivers.qemu.translate.host import Host
 from anyvisor.hri.kit import board
-from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Lifecycle, Machine, Nic, SystemIdentity
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, Accelerator
 
 QBOOT: Final = "qboot.rom"
 _NAMESPACE: Final = uuid.UUID("6c0c8f0e-2d4b-5d53-9d5a-6a1d4b1b7f6e")
 _PROFILE: Final = re.compile(r"(pc-)?q35(-[A-Za-z0-9.-]{1,40})?")
-MIN_MEMORY_BYTES: Final = 1 << 20
-PAGE_BYTES: Final = 4096
 
 
 def choose_accelerator(draft: Draft, machine: Machine, host: Host) -> Accelerator:
@@ -44,57 +41,17 @@ def add_board(draft: Draft, machine: Machine, host: Host, profile: str, accelera
     if machine.features.HasField("acpi") and not machine.features.acpi:
         options.append("acpi=off")
     options += add_clock(draft, machine, accelerator)
-    options += _memory_backend(draft, machine, host)
+    options += memory.add_backend(draft, machine, host)
     draft.option("machine", ",".join(options))
     draft.option("accel", _accelerator(machine, accelerator))
     add_cpu(draft, machine, host, accelerator)
-    _add_memory(draft, machine)
+    memory.add_memory(draft, machine)
 
 
 def _accelerator(machine: Machine, accelerator: Accelerator) -> str:
     if accelerator == ACCELERATOR_KVM:
         return "kvm"
     return f"tcg,thread=multi,tb-size={machine.parameters.get('emulationCacheMiB', '64')}"
-
-
-def _memory_backend(draft: Draft, machine: Machine, host: Host) -> list[str]:
-    """Memory that is more than anonymous: shared with others, or of huge pages, taken at once or not at all."""
-    memory = machine.memory
-    if not memory.shared and not memory.page_bytes:
-        return []
-    backend: dict[str, Json] = {"qom-type": "memory-backend-memfd", "id": "memory", "size": memory.size_bytes}
-    backend["share"] = memory.shared
-    if memory.page_bytes:
-        _check_pages(draft, machine, host)
-        backend |= {"hugetlb": True, "hugetlbsize": memory.page_bytes, "prealloc": True}
-    draft.json("object", backend)
-    return ["memory-backend=memory"]
-
-
-def _check_pages(draft: Draft, machine: Machine, host: Host) -> None:
-    size, page = machine.memory.size_bytes, machine.memory.page_bytes
-    if page not in host.huge_page_bytes:
-        draft.refuse(
-            "VALUE_UNAVAILABLE",
-            "memory.page_bytes",
-            f"this node has no huge pages of {page >> 10} KiB; reserve some: sysctl vm.nr_hugepages",
-            have=", ".join(str(each) for each in sorted(host.huge_page_bytes)),
-            want=str(page),
-        )
-    elif size % page:
-        draft.refuse("VALUE_INVALID", "memory.size_bytes", "guest memory must be a multiple of the size of its pages")
-
-
-def _add_memory(draft: Draft, machine: Machine) -> None:
-    size = machine.memory.size_bytes
-    if size < MIN_MEMORY_BYTES or size % PAGE_BYTES:
-        draft.refuse(
-            "VALUE_INVALID",
-            "memory.size_bytes",
-            f"guest memory must be at least 1 MiB and a multiple of {PAGE_BYTES} bytes",
-            have=str(size),
-        )
-    draft.option("m", f"size={size}B")
 
 
 def add_identity(draft: Draft, machine: Machine) -> None:
@@ -149,11 +106,12 @@ def uses_qboot(machine: Machine, buses: Mapping[str, int]) -> bool:
 
     It numbers the buses behind several root ports the other way round, which would rename the guest's disks and NICs,
     and it hangs on an e1000 (seen with QEMU 7.2). It starts no graphics card, whose screen would stay dark until a
-    driver of the guest's own does. `buses` is the bus of each device behind a root port.
+    driver of the guest's own does, and keeps no place for memory that comes later. `buses` is the bus of each device
+    behind a root port.
     """
     plain = all(nic.model in (Nic.MODEL_UNSPECIFIED, Nic.MODEL_VIRTIO) for nic in machine.nics)
     free = firmware.of_machine(machine) is None and machine.parameters.get("kernelFirmware", "auto") == "auto"
-    wanted = free and not machine.displays
+    wanted = free and not machine.displays and not memory.grows(machine)
     return wanted and boots_kernel(machine) and plain and max(buses.values(), default=0) <= 1
 
 
