@@ -321,8 +321,8 @@ def restarted(instance: Instance, vm: str, before: str) -> bool:
 
 WRITE_SHARES = (
     "cat /m/live/app.conf /m/shown/key; echo; echo kept >/m/files/note; chmod 640 /m/files/note; sync; "
-    "ln -s /etc/passwd /m/files/out; ls -ln /m/files/note; echo no >/m/live/app.conf; cat /m/live/app.conf; echo; "
-    "ls /m/files/../files"
+    "ln -sf /etc/passwd /m/files/out; ls -ln /m/files/note; echo no >/m/live/app.conf; cat /m/live/app.conf; echo; "
+    "ls -1 /m/files/../files"
 )
 
 
