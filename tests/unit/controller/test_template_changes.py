@@ -211,6 +211,14 @@ def test_staged_rollout_waits_for_the_restart(change: Edit) -> None:
     assert instance_after(outcome) is None
 
 
+def test_memory_comes_where_the_guest_is_without_a_move() -> None:
+    there = {"class": "qemu", "driver": "qemu.anyvisor.io"}
+    outcome = reconcile_vm(world(more_memory, conditions=[], hypervisor=there))
+    assert not restart_required(outcome)
+    assert instance_after(outcome) is not None
+    assert restart_required(reconcile_vm(world(more_memory, conditions=[])))
+
+
 def test_a_second_change_of_memory_waits_for_the_first() -> None:
     conditions = [{"type": kind, "status": "True"} for kind in ("LiveMigratable", "HotMemoryChange")]
     outcome = reconcile_vm(world(more_memory, conditions=conditions))
