@@ -319,6 +319,32 @@ def restarted(instance: Instance, vm: str, before: str) -> bool:
     return found is not None and found["metadata"]["uid"] != before and instance.phase(vm) == "Running"
 
 
+def grow_memory(instance: Instance, vm: str) -> None:
+    """Memory comes while the guest runs; more than there is room for, and less than it began with, need a restart."""
+
+    def ask_for(size: str) -> None:
+        patch = {"spec": {"template": {"spec": {"domain": {"memory": {"guest": size}}}}}}
+        instance.kubectl("patch", "vm", vm, "--type=merge", "-p", json.dumps(patch))
+
+    def restart_required() -> bool:
+        conditions = (instance.get("vm", vm) or {})["status"].get("conditions", [])
+        return any(each["type"] == "RestartRequired" for each in conditions)
+
+    def current() -> str:
+        return (instance.get("vmi", vm) or {})["status"]["memory"]["guestCurrent"]
+
+    before = int(ask(instance, vm, "sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"))
+    ask_for("1280Mi")
+    eventually(lambda: current() == "1280Mi", 120, lambda: instance.story(vm))
+    after = int(ask(instance, vm, "sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"))
+    assert after - before == 256 << 10
+    assert not restart_required()
+    ask_for("512Mi")
+    eventually(restart_required, 60, lambda: instance.story(vm))
+    ask_for("1280Mi")
+    eventually(lambda: not restart_required(), 60, lambda: instance.story(vm))
+
+
 WRITE_SHARES = (
     "cat /m/live/app.conf /m/shown/key; echo; echo kept >/m/files/note; chmod 640 /m/files/note; sync; "
     "ln -sf /etc/passwd /m/files/out; ls -ln /m/files/note; echo no >/m/live/app.conf; cat /m/live/app.conf; echo; "
@@ -336,6 +362,7 @@ def test_directories_are_shared_with_the_guest(instance: Instance) -> None:
     instance.apply(claim("files"))
     vm = linux_vm("share")
     spec = vm["spec"]["template"]["spec"]
+    spec["domain"]["memory"]["guest"] = "1Gi"
     spec["volumes"] = [
         {"name": "files", "persistentVolumeClaim": {"claimName": "files"}},
         {"name": "live", "configMap": {"name": "live"}},
@@ -364,6 +391,7 @@ def test_directories_are_shared_with_the_guest(instance: Instance) -> None:
     )
     (place / "note").write_text("from the host\n")
     assert servers_of(place)
+    grow_memory(instance, "share")
     before = (instance.get("vmi", "share") or {})["metadata"]["uid"]
     instance.cli("restart", "share")
     eventually(lambda: restarted(instance, "share", before), 120, lambda: instance.story("share"))

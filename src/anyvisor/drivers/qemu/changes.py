@@ -22,7 +22,7 @@ from anyvisor.hri.v1.types_pb2 import DeviceState
 REMOVAL_SECONDS: Final = 10.0
 """How long a guest may take to let go of a disk before the change has failed; it may still let go later."""
 TRAY_SECONDS: Final = 5.0
-MEMORY_SECONDS: Final = 10.0
+MEMORY_SECONDS: Final = 30.0
 """How long a guest may take to use memory that it was given, or to give some back."""
 SCSI_IDS: Final = 255
 IN_USE: Final = "lock"
