@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -52,6 +53,23 @@ def says(instance: Instance, text: str) -> None:
 def interfaces(instance: Instance, name: str) -> dict[str, dict[str, Any]]:
     vmi = instance.get("vmi", name) or {}
     return {each["name"]: each for each in vmi.get("status", {}).get("interfaces", [])}
+
+
+def plug(instance: Instance, vm: str, name: str, mac: str) -> None:
+    """One more card, beside those that the VM has."""
+    template = "/spec/template/spec"
+    card: dict[str, Any] = {"name": name, "bridge": {}, "macAddress": mac}
+    network = {"name": name, "multus": {"networkName": "lan"}}
+    change = [
+        {"op": "add", "path": f"{template}/domain/devices/interfaces/-", "value": card},
+        {"op": "add", "path": f"{template}/networks/-", "value": network},
+    ]
+    instance.kubectl("patch", "vm", vm, "--type=json", "-p", json.dumps(change))
+    eventually(
+        lambda: interfaces(instance, vm).get(name, {}).get("infoSource") == "domain, multus-status",
+        60,
+        lambda: instance.story(vm),
+    )
 
 
 def in_guest(instance: Instance, name: str, script: str, wanted: str, seconds: float = 90) -> None:
@@ -119,18 +137,7 @@ def test_a_card_comes_and_goes_while_the_guest_runs(lan: Instance) -> None:
     lan.wait_phase("two-nics")
     uid = (lan.get("vmi", "two-nics") or {})["metadata"]["uid"]
     devices = "/spec/template/spec/domain/devices/interfaces"
-    more: dict[str, Any] = {"name": "more", "bridge": {}, "macAddress": "02:00:00:00:be:ef"}
-    network = {"name": "more", "multus": {"networkName": "lan"}}
-    plug = [
-        {"op": "add", "path": f"{devices}/-", "value": more},
-        {"op": "add", "path": "/spec/template/spec/networks/-", "value": network},
-    ]
-    lan.kubectl("patch", "vm", "two-nics", "--type=json", "-p", json.dumps(plug))
-    eventually(
-        lambda: interfaces(lan, "two-nics").get("more", {}).get("infoSource") == "domain, multus-status",
-        60,
-        lambda: lan.story("two-nics"),
-    )
+    plug(lan, "two-nics", "more", "02:00:00:00:be:ef")
     in_guest(lan, "two-nics", "cat /sys/class/net/*/address", "02:00:00:00:be:ef")
 
     # Who follows the node's agent finds the card in the guest, and can take it away.
@@ -145,8 +152,29 @@ def test_a_card_comes_and_goes_while_the_guest_runs(lan: Instance) -> None:
     assert [each["name"] for each in report] == ["anyvisor", "default/lan"]
 
 
-def test_the_card_is_the_same_after_a_restart(lan: Instance) -> None:
+CARDS = "for n in /sys/class/net/eth*; do echo card=$(cat $n/address) at=$(readlink -f $n/device); done | sort"
+EXTRA = "02:00:00:00:ca:fe"
+
+
+def cards(instance: Instance, name: str) -> list[str]:
+    """Each card of the guest with its place."""
+    found: list[str] = []
+
+    def told() -> bool:
+        shown = instance.typed(name, f"touch /run/quiet\n{CARDS}\necho CARDS''-END").replace("\r", "")
+        found[:] = re.findall(r"^card=(\S+ at=\S+)$", shown.partition("CARDS-END")[0], re.MULTILINE)
+        return "CARDS-END" in shown and len(found) > 0
+
+    eventually(told, 90, lambda: instance.story(name))
+    return found
+
+
+def test_all_cards_are_the_same_after_a_restart(lan: Instance) -> None:
+    """Also one that came while the guest ran, in the place of one that went."""
     lan.wait_phase("two-nics")
+    plug(lan, "two-nics", "extra", EXTRA)
+    in_guest(lan, "two-nics", "cat /sys/class/net/*/address", EXTRA)
+    there = cards(lan, "two-nics")
     before = interfaces(lan, "two-nics")["lan"]["mac"]
     old = lan.get("vmi", "two-nics")
     assert old is not None
@@ -155,6 +183,8 @@ def test_the_card_is_the_same_after_a_restart(lan: Instance) -> None:
     lan.wait_phase("two-nics")
     assert interfaces(lan, "two-nics")["lan"]["mac"] == before
     in_guest(lan, "two-nics", "cat /sys/class/net/eth1/address", before)
+    assert len(there) == 3
+    assert cards(lan, "two-nics") == there
 
 
 def test_another_kind_of_network_is_refused_in_words(lan: Instance) -> None:
