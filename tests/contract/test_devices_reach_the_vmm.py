@@ -11,11 +11,12 @@ from typing import Any, Final
 import pytest
 
 from anyvisor.agent import translate as agent
+from anyvisor.agent.volumes.shares import Share
 from anyvisor.api.kubevirt.vmi_spec import VirtualMachineInstanceSpec
 from anyvisor.api.schema import object_schema
 from anyvisor.drivers.qemu import manifest
 from anyvisor.drivers.qemu.translate import Host, translate
-from anyvisor.drivers.qemu.translate.host import Firmware
+from anyvisor.drivers.qemu.translate.host import FileServer, Firmware
 from anyvisor.hri.v1.machine_spec_pb2 import Kernel, Nic, UserBackend, VolumeHandle
 from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM
 from anyvisor.planning import manifest as planning_manifest
@@ -29,6 +30,7 @@ REGISTRY: Final = registry()
 HOST: Final[Host] = replace(
     KVM_HOST,
     tpm="/usr/bin/swtpm",
+    file_server=FileServer("/usr/lib/qemu/virtiofsd"),
     uefi=Firmware("/CODE.fd", b"plain"),
     uefi_secure=Firmware("/SECURE.fd", b"keys"),
     huge_page_bytes=frozenset({2 << 20}),
@@ -76,7 +78,9 @@ VALUES: Final[dict[str, list[Any]]] = {
     "domain.ioThreadsPolicy": ["shared"],
     "domain.ioThreads.supplementalPoolThreadCount": [2],
     "domain.machine.type": ["pc-q35-7.1"],
+    "domain.devices.filesystems[*].name": ["a"],
     "domain.memory.guest": ["2Gi"],
+    "domain.memory.maxGuest": ["4Gi"],
     "domain.memory.hugepages.pageSize": ["2Mi"],
     "domain.rebootPolicy": ["Terminate"],
 }
@@ -84,6 +88,7 @@ VALUES: Final[dict[str, list[Any]]] = {
 BESIDE: Final[dict[str, dict[str, Any]]] = {
     "domain.cpu.features": {"name": "aes"},
     "domain.devices.disks": {"name": "a"},
+    "domain.devices.filesystems": {"name": "a"},
     "domain.devices.inputs": {"name": "a", "type": "tablet"},
     "domain.devices.panicDevices": {},
     "domain.devices.sound": {"name": "a"},
@@ -198,7 +203,10 @@ def arguments(spec: dict[str, Any], made: Plan) -> list[str]:
     metadata = {"name": "m", "namespace": "ns", "uid": "5f1c2d3e-0000-4000-8000-000000000000"}
     vmi = {"metadata": metadata, "spec": spec, "status": {"VSOCKCID": 3}}
     kernel = Kernel(kernel_handle="k") if spec["domain"].get("firmware", {}).get("kernelBoot") else None
-    parts = agent.Parts({"a": VolumeHandle(layers=[LAYER], size_bytes=512)}, kernel, [NIC], "log")
+    shares = (
+        {"a": Share("directory", "namespace", read_only=False)} if "filesystems" in spec["domain"]["devices"] else {}
+    )
+    parts = agent.Parts({"a": VolumeHandle(layers=[LAYER], size_bytes=512)}, kernel, [NIC], "log", shares=shares)
     machine = agent.machine(vmi, made, parts)
     result = translate(machine, HOST)
     warned = [finding.message for finding in result.findings if finding.severity == "warn"]
