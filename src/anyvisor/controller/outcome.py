@@ -89,6 +89,11 @@ class Outcome:
     """Seconds after which to look again though nothing may have changed."""
 
 
+def only_changes(outcome: Outcome) -> bool:
+    """Whether the pass got where it wanted by changing objects: nothing made, deleted, or in its way."""
+    return outcome.problem is None and all(isinstance(one, Change) for one in outcome.writes)
+
+
 @dataclass(slots=True)
 class Draft:
     """Collects an outcome while a pass runs."""

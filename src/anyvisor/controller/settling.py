@@ -19,7 +19,8 @@ def settle(
     """Run `step` until nothing more changes, and ask for the sum of the changes.
 
     `follow` gives the world after a pass's changes, or None where the pass moved nothing. Only changes are carried
-    forward: what was created or deleted is seen when it is there or gone.
+    forward: what was created or deleted is seen when it is there or gone. What is not at its end after all rounds is
+    looked at again at once.
     """
     total = latest = step(world)
     for _ in range(ROUNDS):
@@ -37,6 +38,8 @@ def settle(
             problem=latest.problem,
             requeue_after=latest.requeue_after,
         )
+    else:
+        total = replace(total, requeue_after=0.0)
     return total
 
 

@@ -11,9 +11,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from anyvisor.api.meta import Json, controller_of, is_deleting, list_at, name, namespace, object_at, text_at, uid
+from anyvisor.api.meta import (
+    Json,
+    controller_of,
+    is_deleting,
+    list_at,
+    name,
+    namespace,
+    object_at,
+    resource_version,
+    text_at,
+    uid,
+)
 from anyvisor.controller import words
-from anyvisor.controller.outcome import Change, Outcome, Write
+from anyvisor.controller.echoes import Echoes
+from anyvisor.controller.outcome import Change, Outcome, Write, only_changes
 from anyvisor.controller.planned import Fleet, plan_instance
 from anyvisor.controller.podspec.networks import attachment_names
 from anyvisor.controller.settling import changes_of, held_back, settle
@@ -77,6 +89,7 @@ class VmiController:
         self._image_volumes = image_volumes
         self._queue: WorkQueue[str] = WorkQueue(observer=observer)
         self._started: dict[str, float] = {}
+        self._echoes = Echoes()
 
     async def run(self) -> None:
         """Work on every instance that something happened to."""
@@ -98,9 +111,15 @@ class VmiController:
         found = new or old
         if found is None:
             return
+        if old is None or new is None or old.meta.uid != new.meta.uid:
+            self._echoes.news(key_of(found))
         if new is None:
             self._started.pop(found.meta.uid, None)
         self._queue.add(key_of(found))
+
+    def _wake(self, key: str) -> None:
+        self._echoes.news(key)
+        self._queue.add(key)
 
     def _pod_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
         found = new or old
@@ -112,22 +131,22 @@ class VmiController:
             pod = self._sources.pods.get(*launcher.split("/", 1))
             key = owner_key(pod, "VirtualMachineInstance") if pod is not None else None
         if key is not None:
-            self._queue.add(key)
+            self._wake(key)
 
     def _claim_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
         found = new or old
         if found is None:
             return
         for instance in self._sources.vmis.index(CLAIM, key_of(found)):
-            self._queue.add(key_of(instance))
+            self._wake(key_of(instance))
         state_of = (found.meta.labels or {}).get(words.STATE_CLAIM_LABEL)
         if state_of:
-            self._queue.add(f"{found.meta.namespace}/{state_of}")
+            self._wake(f"{found.meta.namespace}/{state_of}")
 
     def _machine_changed(self, old: CachedObject | None, new: CachedObject | None) -> None:
         """An instance whose VM is gone must not wait for the VM's finalizer."""
         if new is None and old is not None:
-            self._queue.add(key_of(old))
+            self._wake(key_of(old))
 
     def _offer_changed(self, _old: CachedObject | None, _new: CachedObject | None) -> None:
         """A class, driver, node, configuration or network that changed may allow what was refused before."""
@@ -135,15 +154,21 @@ class VmiController:
             vmi = instance.json()
             refused = any(one.get("type") == words.SYNCHRONIZED for one in list_at(vmi, "status", "conditions"))
             if refused and text_at(vmi, "status", "phase") in {words.UNSET, words.PENDING}:
-                self._queue.add(key_of(instance))
+                self._wake(key_of(instance))
 
     async def _reconcile(self, key: str) -> float | None:
         space, own = key.split("/", 1)
         vmi = get(self._sources.vmis, space, own)
         if vmi is None:
+            self._echoes.forget(key)
             return None
+        now = asyncio.get_running_loop().time()
+        if self._echoes.is_echo(key, resource_version(vmi), now):
+            return self._echoes.wait(key, now)
+        self._echoes.begin(key)
         world = self._world(vmi)
-        outcome = self._spare_writes(vmi, settle(world, reconcile_vmi, _follow))
+        wanted = settle(world, reconcile_vmi, _follow)
+        outcome = self._spare_writes(vmi, wanted)
         writer = Writer(self._client, self._events, VMIS, vmi)
         try:
             await writer.carry_out(outcome)
@@ -152,6 +177,9 @@ class VmiController:
             raise UnfinishedError(refused.problem) from refused
         if outcome.problem is not None and outcome.problem.retry:
             raise UnfinishedError(outcome.problem)
+        if outcome is wanted and only_changes(outcome):
+            again = outcome.requeue_after
+            self._echoes.settled(key, writer.version(VMIS, vmi), None if again is None else now + again)
         return outcome.requeue_after
 
     def _spare_writes(self, vmi: Json, outcome: Outcome) -> Outcome:

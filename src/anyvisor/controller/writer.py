@@ -74,6 +74,11 @@ class Writer:
         for event in outcome.events:
             self._record(event)
 
+    def version(self, resource: Resource, subject: Json) -> str:
+        """The version of an object after what was written of it."""
+        key = (resource.plural, f"{namespace(subject)}/{name(subject)}")
+        return self._versions.get(key, resource_version(subject))
+
     async def _write(self, write: Write) -> None:
         match write:
             case Create():

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from anyvisor.api.meta import Json, annotations, labels, list_at
+from anyvisor.api.meta import Json, annotations, labels, list_at, object_at
 from anyvisor.controller import words
 from anyvisor.controller.conditions import has, make, update
 from anyvisor.controller.duplicate import duplicate
@@ -18,8 +18,7 @@ FOLLOWED_ANNOTATIONS = (words.EVICT, words.PREFER_NO_EVICTION)
 
 def sync_ready_pod(run: VmiPass, pod: Json) -> Json:
     """Annotations that others act upon while the guest's container runs."""
-    after = duplicate(pod)
-    wanted = after["metadata"].setdefault("annotations", {})
+    wanted = dict(annotations(pod))
     wanted.setdefault(words.EVICT_ONLY, "")
     network = interfaces.pod_annotation(run, pod)
     if network is not None:
@@ -28,18 +27,15 @@ def sync_ready_pod(run: VmiPass, pod: Json) -> Json:
         wanted.setdefault(words.EVICTION_IN_PROGRESS, "true")
     else:
         wanted.pop(words.EVICTION_IN_PROGRESS, None)
-    return _write(run, pod, after)
+    return _write(run, pod, {"annotations": wanted})
 
 
 def sync_metadata(run: VmiPass, pod: Json) -> Json:
     """Labels and annotations of the instance that its pod has to have too."""
-    after = duplicate(pod)
-    metadata = after["metadata"]
-    metadata["labels"] = _followed(labels(run.vmi), labels(pod), FOLLOWED_LABELS)
+    marks = _followed(labels(run.vmi), labels(pod), FOLLOWED_LABELS)
     followed = _followed(annotations(run.vmi), annotations(pod), FOLLOWED_ANNOTATIONS)
     kept = {key: value for key, value in followed.items() if not key.startswith(BACKUP_HOOKS)}
-    metadata["annotations"] = kept | backup_hooks(run.vmi)
-    return _write(run, pod, after)
+    return _write(run, pod, {"labels": marks, "annotations": kept | backup_hooks(run.vmi)})
 
 
 def _followed(source: Mapping[str, str], present: Mapping[str, str], keys: tuple[str, ...]) -> dict[str, str]:
@@ -47,7 +43,9 @@ def _followed(source: Mapping[str, str], present: Mapping[str, str], keys: tuple
     return result | {key: source[key] for key in keys if key in source}
 
 
-def _write(run: VmiPass, before: Json, after: Json) -> Json:
+def _write(run: VmiPass, before: Json, metadata: Json) -> Json:
+    """Change these parts of a pod's metadata; the rest is shared, as a pod is large and seldom changes."""
+    after = {**before, "metadata": {**before["metadata"], **metadata}}
     if after["metadata"] == before["metadata"]:
         return before
     run.draft.writes.append(Change(PODS, before, after))
@@ -61,13 +59,13 @@ def sync_unpaused(run: VmiPass, pod: Json) -> Json:
     open_now = has(present, words.UNPAUSED, "True")
     if paused != open_now:
         return pod
-    after = duplicate(pod)
-    conditions = after.setdefault("status", {}).setdefault("conditions", [])
+    conditions = duplicate(present)
     if paused:
         new = make(words.UNPAUSED, "False", "Paused", "The guest is paused.", run.world.now)
     else:
         new = make(words.UNPAUSED, "True", "NotPaused", "The guest is not paused.", run.world.now)
     update(conditions, new)
+    after = {**pod, "status": {**object_at(pod, "status"), "conditions": conditions}}
     run.draft.writes.append(Change(PODS, pod, after, status=True))
     return after
 

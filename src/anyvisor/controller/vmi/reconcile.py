@@ -6,7 +6,6 @@ from anyvisor.api.meta import Json, annotations, finalizers, list_at, object_at,
 from anyvisor.api.quantity import Quantity
 from anyvisor.controller import words
 from anyvisor.controller.conditions import has, make, remove, timestamp, update
-from anyvisor.controller.duplicate import duplicate
 from anyvisor.controller.outcome import Change, Outcome, Problem
 from anyvisor.controller.planned import chosen_by
 from anyvisor.controller.semantic import equal
@@ -157,8 +156,7 @@ def _write(run: VmiPass) -> None:
     before = run.world.vmi
     after = run.vmi
     if run.phase in NODE_PHASES:
-        after = duplicate(before)
-        after.setdefault("status", {})
+        after = {**before, "metadata": {**before["metadata"]}, "status": {**object_at(before, "status")}}
         for field in SHARED_STATUS:
             if field in run.status:
                 after["status"][field] = run.status[field]
