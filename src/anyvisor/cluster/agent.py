@@ -62,7 +62,7 @@ async def _run(config: ClusterAgentConfig) -> None:
     packages = load_all(config.drivers)
     devices = _devices(config)
     loop = asyncio.get_running_loop()
-    async with process.client(config.kubeconfig) as client, NodePods(client, config.node) as pods:
+    async with process.client(config.kubeconfig, "anyvisor-agent") as client, NodePods(client, config.node) as pods:
         await pods.cache.synced.wait()
         links = DriverLinks(pods, config.namespace, config.links, packages)
 

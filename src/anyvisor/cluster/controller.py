@@ -79,7 +79,7 @@ async def _run(config: ControllerConfig) -> None:
         return await acting[0].text()
 
     # Who waits for the lease is as well as who holds it.
-    async with process.client(config.kubeconfig) as client, probes(config.health_port, metrics):
+    async with process.client(config.kubeconfig, "anyvisor-controller") as client, probes(config.health_port, metrics):
         await Elector(client, config.namespace, LEASE, identity).run(lead)
 
 

@@ -111,7 +111,7 @@ def run(config: GatewayConfig) -> None:
 
 
 async def _run(config: GatewayConfig) -> None:
-    async with process.client(config.kubeconfig) as client, serving(config, client):
+    async with process.client(config.kubeconfig, "anyvisor-gateway") as client, serving(config, client):
         await asyncio.Event().wait()
 
 

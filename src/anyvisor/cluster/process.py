@@ -19,11 +19,11 @@ _FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 
 
 @asynccontextmanager
-async def client(kubeconfig: Path | None) -> AsyncGenerator[Client]:
-    """A client as the pod's own service account, or as a kubeconfig says."""
+async def client(kubeconfig: Path | None, component: str) -> AsyncGenerator[Client]:
+    """A client as the pod's own service account, or as a kubeconfig says; its fields are managed by `component`."""
     transport = HttpTransport(load(kubeconfig))
     try:
-        yield Client(transport)
+        yield Client(transport, component)
     finally:
         await transport.close()
 

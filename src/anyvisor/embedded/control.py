@@ -112,8 +112,8 @@ def _config(
 async def _work(server: ApiServer, metrics: ControllerMetrics) -> None:
     """Controllers and scheduler, each with its own identity."""
     host = platform.node()
-    scheduling = Client(server.inprocess(identities.SCHEDULER))
-    controlling = Client(server.inprocess(identities.CONTROLLER))
+    scheduling = Client(server.inprocess(identities.SCHEDULER), "default-scheduler")
+    controlling = Client(server.inprocess(identities.CONTROLLER), "anyvisor-controller")
     async with (
         EventRecorder(scheduling, "default-scheduler", host) as placed,
         EventRecorder(controlling, "anyvisor-controller", host) as controlled,

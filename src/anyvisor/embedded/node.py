@@ -46,6 +46,7 @@ from anyvisor.kube.events import EventRecorder
 from anyvisor.kube.http import HttpTransport
 
 POD_RUNNER = "anyvisor.io/pod-runner"
+AGENT = "anyvisor-agent"
 
 
 def run(
@@ -156,16 +157,16 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
             images=PodImages(pulls, Client(kubelet), pod_events, node),
         )
     )
-    attach_network, detach_network = _networks(instance, networks, Client(kubelet), Client(agent))
+    attach_network, detach_network = _networks(instance, networks, Client(kubelet), Client(agent, AGENT))
     config = AgentConfig(
         node=node,
-        client=Client(agent),
+        client=Client(agent, AGENT),
         state_dir=state_dir,
         socket=run_dir / "agent.sock",
         drivers=drivers,
         launchers=runner,
         images=StoreSource(store),
-        claims=LocalClaims(Client(agent), disks),
+        claims=LocalClaims(Client(agent, AGENT), disks),
         attach_network=attach_network,
         detach_network=detach_network,
         http_uids=(users.control,),
