@@ -422,6 +422,28 @@ def test_what_a_spec_is_not_served(row: unserved.Row) -> None:
     assert [cause.field for cause in unserved.check("VirtualMachineInstance", vmi(change))] == [path]
 
 
+@pytest.mark.parametrize(
+    ("volume", "served"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "c"}}, True),
+        ({"dataVolume": {"name": "c"}}, True),
+        ({"configMap": {"name": "c"}}, True),
+        ({"secret": {"secretName": "c"}}, True),
+        ({"serviceAccount": {"serviceAccountName": "c"}}, True),
+        ({"downwardAPI": {"fields": []}}, True),
+        ({"emptyDisk": {"capacity": "1Gi"}}, False),
+        ({"cloudInitNoCloud": {"userData": "#"}}, False),
+    ],
+)
+def test_which_volumes_are_served_as_filesystems(volume: Json, served: bool) -> None:
+    def change(obj: Json) -> None:
+        obj["spec"]["volumes"] = [{"name": "v", **volume}]
+        obj["spec"]["domain"].setdefault("devices", {})["filesystems"] = [{"name": "v", "virtiofs": {}}]
+
+    found = [cause.field for cause in unserved.check("VirtualMachineInstance", vmi(change))]
+    assert found == ([] if served else ["spec.domain.devices.filesystems[0]"])
+
+
 def test_what_is_served_is_let_through() -> None:
     assert unserved.check("VirtualMachine", vm()) == []
     assert unserved.check("VirtualMachineInstance", decide(vmi()).object) == []

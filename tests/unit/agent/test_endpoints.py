@@ -93,3 +93,13 @@ def test_descriptors_are_closed_exactly_once():
     with pytest.raises(OSError):
         os.fstat(write)
     os.close(read)
+
+
+def test_a_connection_waits_for_a_helper_and_leaves_no_name(launcher: Launcher, rundir: Path):
+    first, second = endpoints.waiting_pair(launcher.directory)
+    with first, second:
+        assert os.listdir(rundir) == []
+        first.sendall(b"early")
+        accepted, _ = second.accept()
+        with accepted:
+            assert accepted.recv(16) == b"early"

@@ -103,6 +103,19 @@ async def test_they_are_found_again_after_a_restart(machine: Machine) -> None:
     again.close()
 
 
+async def test_one_is_known_before_it_becomes_what_it_will_be(machine: Machine) -> None:
+    """`/usr/bin/sleep 1000` stands here for a wrapper whose words name the program that it will execute."""
+    becoming = HelperRecord("wrapped", "1000", Helper.ON_EXIT_IGNORE)
+    machine.record = msgspec.structs.replace(machine.record, helpers=(becoming,))
+    followed = of(machine)
+    await followed.follow()
+    assert machine.lost == []
+    machine.kill()
+    await told(machine)
+    assert machine.lost == [becoming]
+    followed.close()
+
+
 async def test_one_that_never_ran_is_told(machine: Machine) -> None:
     missing = HelperRecord("other", "/usr/bin/other", Helper.ON_EXIT_FATAL)
     machine.record = msgspec.structs.replace(machine.record, helpers=(*machine.record.helpers, missing))

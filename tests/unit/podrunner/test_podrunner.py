@@ -183,6 +183,9 @@ def test_cgroups_of_either_version(tmp_path: Path, version: int):
     assert texts["pids.max"] == str(cgroups.HELPER_PIDS)
 
 
+LIMITS = ("memory.max", "memory.limit_in_bytes")
+
+
 def test_real_cgroups_hold_and_let_go(tmp_path: Path):
     made = cgroups.create(tmp_path.name, "u", cgroups.Limits(memory_bytes=64 << 20))
     if not made:
@@ -192,6 +195,10 @@ def test_real_cgroups_hold_and_let_go(tmp_path: Path):
         for file in cgroups.procs(made):
             Path(file).write_text(str(process.pid))
         assert cgroups.find(tmp_path.name, "u") == made
+        for limit in (128 << 20, 96 << 20):
+            cgroups.set_memory(made, limit)
+            told = [path.read_text() for one in made for path in Path(one).glob("memory.*") if path.name in LIMITS]
+            assert told == [f"{limit}\n"]
         assert cgroups.members(made) == {process.pid}
         assert not cgroups.remove(made)
         cgroups.kill_all(made)
