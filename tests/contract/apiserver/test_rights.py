@@ -159,8 +159,12 @@ async def test_impersonation_needs_the_right_for_each_part(server: ApiServer):
 
 async def test_a_bound_token_ends_with_its_pod(server: ApiServer):
     admin = server.inprocess(ADMIN)
-    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"serviceAccountName": "bot", "nodeName": "n1", "containers": [{"name": "c", "image": "x"}]},
+    }
     assert (await call(admin, "POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "bot"}}))[0] == 201
+    assert (await call(admin, "POST", "/api/v1/nodes", {"metadata": {"name": "n1"}}))[0] == 201
     _, made = await call(admin, "POST", f"{DEFAULT}/pods", pod)
     ask = f"{DEFAULT}/serviceaccounts/bot/token"
     bound: Json = {"kind": "Pod", "name": "p", "uid": made["metadata"]["uid"]}
@@ -169,13 +173,43 @@ async def test_a_bound_token_ends_with_its_pod(server: ApiServer):
     found = server.lookup_token(token)
     assert found is not None
     assert found.extra["authentication.kubernetes.io/pod-name"] == ("p",)
+    assert found.extra["authentication.kubernetes.io/node-name"] == ("n1",)
+    assert (await call(admin, "POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "other"}}))[0] == 201
+    of_another = f"{DEFAULT}/serviceaccounts/other/token"
+    status, refused = await call(admin, "POST", of_another, {"spec": {"boundObjectRef": bound}})
+    assert (status, "different serviceaccount name" in refused["message"]) == (400, True)
     assert server.lookup_token(token[:-4] + "AAAA") is None
-    assert (await call(admin, "POST", ask, {"spec": {"boundObjectRef": {**bound, "uid": "other"}}}))[0] == 404
+    assert (await call(admin, "POST", ask, {"spec": {"boundObjectRef": {**bound, "uid": "other"}}}))[0] == 409
     _, other = await call(admin, "POST", ask, {"spec": {"audiences": ["elsewhere"]}})
     assert server.lookup_token(other["status"]["token"]) is None, "it is meant for others"
     assert (await call(admin, "POST", ask, {"spec": {"expirationSeconds": 60}}))[0] == 422
     await call(admin, "DELETE", f"{DEFAULT}/pods/p?gracePeriodSeconds=0")
     assert server.lookup_token(token) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"), [("Secret", f"{DEFAULT}/secrets"), ("Node", "/api/v1/nodes")], ids=["secret", "node"]
+)
+async def test_a_token_may_share_the_life_of_a_secret_or_a_node(server: ApiServer, kind: str, place: str):
+    admin = server.inprocess(ADMIN)
+    assert (await call(admin, "POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "bot"}}))[0] == 201
+    ask = f"{DEFAULT}/serviceaccounts/bot/token"
+    wanted: Json = {"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": "a"}}}
+    assert (await call(admin, "POST", ask, wanted))[0] == 404
+    assert (await call(admin, "POST", place, {"metadata": {"name": "a"}}))[0] == 201
+    status, answer = await call(admin, "POST", ask, wanted)
+    token = answer["status"]["token"]
+    found = server.lookup_token(token)
+    assert (status, found is not None) == (201, True)
+    assert found is not None
+    assert found.extra.get("authentication.kubernetes.io/node-name") == (("a",) if kind == "Node" else None)
+    other: Json = {"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}}}
+    status, refused = await call(admin, "POST", ask, other)
+    assert (status, refused["message"]) == (400, "cannot bind token to object of type v1, Kind=ConfigMap")
+    await call(admin, "DELETE", f"{place}/a")
+    assert server.lookup_token(token) is None
+    assert (await call(admin, "POST", place, {"metadata": {"name": "a"}}))[0] == 201
+    assert server.lookup_token(token) is None, "it is another object of that name"
 
 
 async def test_no_secret_is_logged_or_audited(tmp_path: Path, caplog: pytest.LogCaptureFixture):

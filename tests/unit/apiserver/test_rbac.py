@@ -8,7 +8,7 @@ from anyvisor.embedded.apiserver.discovery import version_order
 from anyvisor.embedded.apiserver.params import Target, delete_options, parse_path, write_options
 from anyvisor.embedded.apiserver.rbac import Attributes, covers, make_rule
 from anyvisor.embedded.apiserver.status import StatusError
-from anyvisor.embedded.apiserver.tokens import AUDIENCE, Tokens, identity_of
+from anyvisor.embedded.apiserver.tokens import AUDIENCE, Bound, Tokens, identity_of
 
 Json = dict[str, Any]
 
@@ -77,13 +77,15 @@ def test_nobody_grants_more(have: list[Json], wanted: Json, covered: bool):
 def test_tokens_expire_and_cannot_be_forged():
     now = 1000.0
     tokens = Tokens(b"k" * 32, lambda: now)
-    token, expires = tokens.issue("n", "bot", "u1", [AUDIENCE], 600, ("p", "u2"))
+    token, expires = tokens.issue("n", "bot", "u1", [AUDIENCE], 600, Bound("Pod", "p", "u2"), Bound("Node", "n1", "u3"))
     claims = tokens.check(token)
     assert claims is not None
-    assert (claims.account, claims.bound_pod, expires) == ("bot", ("p", "u2"), 1600)
+    assert (claims.account, claims.bound, expires) == ("bot", Bound("Pod", "p", "u2"), 1600)
+    assert claims.node == Bound("Node", "n1", "u3")
     identity = identity_of(claims)
     assert identity.user == "system:serviceaccount:n:bot"
     assert "system:serviceaccounts:n" in identity.groups
+    assert identity.extra["authentication.kubernetes.io/node-name"] == ("n1",)
     head, payload, signature = token.split(".")
     for forged in (
         f"{head}.{payload}.{signature[:-2]}AA",

@@ -18,7 +18,7 @@ from anyvisor.embedded.apiserver.resource import Scale
 from anyvisor.embedded.apiserver.respond import json_response
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError
-from anyvisor.embedded.apiserver.tokens import AUDIENCE, MAX_SECONDS, MIN_SECONDS, Tokens
+from anyvisor.embedded.apiserver.tokens import AUDIENCE, BINDABLE, MAX_SECONDS, MIN_SECONDS, Bound, Tokens
 from anyvisor.embedded.apiserver.values import lookup
 from anyvisor.embedded.apiserver.writes import Writer
 
@@ -145,25 +145,45 @@ class Actions:
                 f"spec.expirationSeconds: Invalid value: {seconds}: may not specify a duration less than 10 minutes",
             )
         audiences = list(spec.get("audiences") or ()) or [AUDIENCE]
-        pod = self._bound_pod(ask, spec.get("boundObjectRef"))
+        bound, node = self._bound(ask, spec.get("boundObjectRef"))
         namespace, account = entry.key
-        token, expires = self._tokens.issue(namespace, account, entry.uid, audiences, seconds, pod)
+        token, expires = self._tokens.issue(namespace, account, entry.uid, audiences, seconds, bound, node)
         stamp = datetime.fromtimestamp(expires, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body["spec"] = {**spec, "audiences": audiences, "expirationSeconds": seconds}
         body["status"] = {"token": token, "expirationTimestamp": stamp}
         body["metadata"] = {"name": account, "namespace": namespace, "creationTimestamp": None}
         return json_response(body, 201)
 
-    def _bound_pod(self, ask: Ask, reference: Json | None) -> tuple[str, str] | None:
+    def _bound(self, ask: Ask, reference: Json | None) -> tuple[Bound | None, Bound | None]:
+        """What the token is bound to, and the node of that where it is a pod."""
         if not reference:
-            return None
-        if reference.get("kind") != "Pod":
-            raise st.bad_request("spec.boundObjectRef.kind: only Pod is supported")
-        name = str(reference.get("name") or "")
-        entry = self._state.collection("pods").latest((ask.target.namespace, name))
-        if entry is None or (reference.get("uid") and reference["uid"] != entry.uid):
-            raise st.not_found("", "pods", name)
-        return name, entry.uid
+            return None, None
+        kind, name = str(reference.get("kind") or ""), str(reference.get("name") or "")
+        if kind not in BINDABLE or reference.get("apiVersion") not in ("v1", "", None):
+            told = f"{reference.get('apiVersion') or ''}, Kind={kind}"
+            raise st.bad_request(f"cannot bind token to object of type {told}")
+        entry = self._lasting(kind, ask.target.namespace, name)
+        if entry is None:
+            raise st.not_found("", BINDABLE[kind], name)
+        node = self._node_of(entry.object(), ask.target.name) if kind == "Pod" else None
+        uid = reference.get("uid")
+        if uid and uid != entry.uid:
+            why = f"the UID in the bound object reference ({uid}) does not match the UID in record"
+            raise st.conflict("", kind, name, f"{why}. The object might have been deleted and then recreated")
+        return Bound(kind, name, entry.uid), node
+
+    def _lasting(self, kind: str, namespace: str, name: str) -> Entry | None:
+        return self._state.collection(BINDABLE[kind]).latest(("" if kind == "Node" else namespace, name))
+
+    def _node_of(self, pod: Json, account: str) -> Bound | None:
+        own = lookup(pod, ("spec", "serviceAccountName")) or "default"
+        if own != account:
+            raise st.bad_request(
+                f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+            )
+        name = lookup(pod, ("spec", "nodeName"))
+        entry = self._lasting("Node", "", str(name)) if name else None
+        return Bound("Node", str(name), entry.uid) if entry is not None else None
 
     async def _finalize(self, ask: Ask) -> ApiResponse:
         entry = self._entry(ask)

@@ -47,7 +47,7 @@ from anyvisor.embedded.apiserver.service_addresses import ServiceAddresses
 from anyvisor.embedded.apiserver.state import Collection, Listener, State
 from anyvisor.embedded.apiserver.status import StatusError, unauthorized
 from anyvisor.embedded.apiserver.store import Store
-from anyvisor.embedded.apiserver.tokens import AUDIENCE, Tokens, identity_of, load_key
+from anyvisor.embedded.apiserver.tokens import AUDIENCE, BINDABLE, Tokens, identity_of, load_key
 from anyvisor.embedded.apiserver.webhooks import Webhooks
 from anyvisor.embedded.apiserver.writes import Writer
 
@@ -193,9 +193,11 @@ class ApiServer:
         account = self._state.collection("serviceaccounts").latest((claims.namespace, claims.account))
         if account is None or account.uid != claims.uid:
             return None
-        if claims.bound_pod is not None:
-            pod = self._state.collection("pods").latest((claims.namespace, claims.bound_pod[0]))
-            if pod is None or pod.uid != claims.bound_pod[1]:
+        bound = claims.bound
+        if bound is not None:
+            namespace = "" if bound.kind == "Node" else claims.namespace
+            holder = self._state.collection(BINDABLE[bound.kind]).latest((namespace, bound.name))
+            if holder is None or holder.uid != bound.uid:
                 return None
         return identity_of(claims)
 

@@ -45,6 +45,19 @@ def _unpart(value: bytes) -> bytes:
     return base64.urlsafe_b64decode(value + b"=" * (-len(value) % 4))
 
 
+BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+"""Kinds of objects whose life a token may share, and the collections that hold them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The object whose life a token shares."""
+
+    kind: str
+    name: str
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
     """What a valid token says."""
@@ -54,9 +67,10 @@ class Claims:
     uid: str
     audiences: tuple[str, ...]
     expires: int
-    bound_pod: tuple[str, str] | None
-    """Name and uid of the pod whose life the token shares."""
     token_id: str
+    bound: Bound | None = None
+    node: Bound | None = None
+    """The node of the pod that it is bound to, at the time of its issue: told, and not looked up again."""
 
 
 class Tokens:
@@ -73,14 +87,16 @@ class Tokens:
         uid: str,
         audiences: Sequence[str],
         seconds: int,
-        pod: tuple[str, str] | None = None,
+        bound: Bound | None = None,
+        node: Bound | None = None,
     ) -> tuple[str, int]:
         """Return a token and when it expires (seconds since the epoch)."""
         now = int(self._clock())
         expires = now + seconds
         kubernetes: Json = {"namespace": namespace, "serviceaccount": {"name": account, "uid": uid}}
-        if pod is not None:
-            kubernetes["pod"] = {"name": pod[0], "uid": pod[1]}
+        for one in (bound, node):
+            if one is not None:
+                kubernetes[one.kind.lower()] = {"name": one.name, "uid": one.uid}
         payload: Json = {
             "aud": list(audiences),
             "exp": expires,
@@ -109,15 +125,15 @@ class Tokens:
         if payload.get("exp", 0) <= self._clock():
             return None
         kubernetes: Mapping[str, Any] = payload["kubernetes.io"]
-        pod = kubernetes.get("pod")
+        told = [Bound(kind, **kubernetes[kind.lower()]) for kind in BINDABLE if kind.lower() in kubernetes]
         return Claims(
             kubernetes["namespace"],
             kubernetes["serviceaccount"]["name"],
             kubernetes["serviceaccount"]["uid"],
             tuple(payload["aud"]),
             payload["exp"],
-            (pod["name"], pod["uid"]) if pod else None,
             payload["jti"],
+            *told[:2],
         )
 
     def _sign(self, body: bytes) -> bytes:
@@ -127,9 +143,10 @@ class Tokens:
 def identity_of(claims: Claims) -> Identity:
     """Return the user that a token stands for."""
     extra: dict[str, tuple[str, ...]] = {"authentication.kubernetes.io/credential-id": (f"JTI={claims.token_id}",)}
-    if claims.bound_pod is not None:
-        extra["authentication.kubernetes.io/pod-name"] = (claims.bound_pod[0],)
-        extra["authentication.kubernetes.io/pod-uid"] = (claims.bound_pod[1],)
+    for one in (claims.bound, claims.node):
+        if one is not None and one.kind in ("Pod", "Node"):
+            extra[f"authentication.kubernetes.io/{one.kind.lower()}-name"] = (one.name,)
+            extra[f"authentication.kubernetes.io/{one.kind.lower()}-uid"] = (one.uid,)
     return Identity(
         f"system:serviceaccount:{claims.namespace}:{claims.account}",
         ("system:serviceaccounts", f"system:serviceaccounts:{claims.namespace}"),
