@@ -68,7 +68,7 @@ def _forget(session: Session) -> None:
 @CHECKS.add("protect.vmm-crash", "A VMM that crashes is told of, and harms no other machine", level=4)
 async def vmm_crash(session: Session) -> None:
     async with booted(session) as other, booted(session) as running:
-        await _fault(running.launcher)
+        await fault(running.launcher)
         state = await running.reaches(lambda s: s.phase in ENDED, "the end of a VMM that crashed")
         expect(state.end_reason not in _OURS, f"a crash is called {EndReason.Name(state.end_reason)}")
         expect(state.message, "the state of a crashed machine has no sentence for a person")
@@ -78,7 +78,7 @@ async def vmm_crash(session: Session) -> None:
             expect(await other.launcher.hears(other.launcher.said, ANSWER_SECONDS), "another guest fell silent")
 
 
-async def _fault(launcher: Launcher) -> None:
+async def fault(launcher: Launcher) -> None:
     """A fault of memory as the VMM would cause it itself: a program that takes the signal faults again at once."""
     for _ in range(FAULTS):
         if not launcher.alive:
