@@ -8,7 +8,7 @@ from urllib.parse import quote
 from anyvisor.api.meta import object_at, text_at
 from anyvisor.cli.api import Api, ApiRefusalError
 from anyvisor.cli.main import CommandError
-from anyvisor.planning.changes import FieldChange, classify
+from anyvisor.planning.changes import FieldChange, classify, with_room
 from anyvisor.planning.manifest import Manifest, ManifestError, parse
 from anyvisor.planning.registry import registry
 
@@ -32,22 +32,26 @@ def changes(api: Api, wanted: Json, namespace: str) -> Sequence[FieldChange]:
         if error.status == 404:
             raise CommandError(f"there is no VM {name!r} in {where} that the manifest could change") from error
         raise
-    manifest = _manifest(api, path, name)
-    return classify(_template(present), _template(wanted), manifest)
+    running = _running(api, path, name)
+    old, new = (with_room(_template(each), object_at(running, "spec")) for each in (present, wanted))
+    return classify(old, new, _manifest(api, running, name))
 
 
 def _template(vm: Mapping[str, Any]) -> Json:
     return object_at(dict(vm), "spec", "template", "spec")
 
 
-def _manifest(api: Api, path: str, name: str) -> Manifest:
-    """Of the driver that runs it now."""
+def _running(api: Api, path: str, name: str) -> Json:
     try:
-        running = api.call("GET", f"{path}/virtualmachineinstances/{quote(name)}")
+        return api.call("GET", f"{path}/virtualmachineinstances/{quote(name)}")
     except ApiRefusalError as error:
         if error.status == 404:
             raise CommandError(f"VM {name} does not run, so every change takes effect with its next start") from error
         raise
+
+
+def _manifest(api: Api, running: Json, name: str) -> Manifest:
+    """Of the driver that runs it now."""
     driver = text_at(running, "status", "hypervisor", "driver")
     if not driver:
         raise CommandError(f"VM {name} has no hypervisor yet; `anyvisor why {name}` says what it waits for")

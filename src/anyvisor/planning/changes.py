@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from anyvisor.api.meta import list_at, object_at
 from anyvisor.planning.manifest import Manifest
+from anyvisor.planning.patching import with_value
 from anyvisor.planning.plan import Finding, Plan
 from anyvisor.planning.predicates import number
 from anyvisor.planning.registry import value_at
@@ -68,7 +69,8 @@ class FieldChange:
 def classify(
     old: Mapping[str, Any], new: Mapping[str, Any], manifest: Manifest, planned: Plan | None = None
 ) -> tuple[FieldChange, ...]:
-    """Each difference between the spec that runs and the one that is wanted.
+    """Each difference between the spec that runs and the one that is wanted, both with the room that the running
+    machine has to grow (`maxSockets`, `maxGuest`).
 
     `planned` is the plan of the new spec; what it refuses is refused here, with its sentence.
     """
@@ -78,6 +80,16 @@ def classify(
         _one(path, before, after, manifest, _refusal(path, refused), not_carried(path, before, after, old, new))
         for path, before, after in differences(old, new)
     )
+
+
+def with_room(spec: Mapping[str, Any], running: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec with the room to grow of the machine that runs, where it says nothing of it itself."""
+    filled = dict(spec)
+    for path in MOST.values():
+        place = ".".join(path)
+        if value_at(filled, place) is None and (room := value_at(running, place)) is not None:
+            filled = with_value(filled, place, room)
+    return filled
 
 
 def hotpluggable(volume: Mapping[str, Any]) -> bool:
@@ -92,9 +104,10 @@ def not_carried(path: str, before: Any, after: Any, old: Mapping[str, Any], new:
     """
     plain, name = _plain(path), path.partition("[")[2].partition("]")[0]
     if path in MOST:
-        most = number(value_at(new, ".".join(MOST[path])))
-        wanted = number(after)
-        return f"it is above {MOST[path][-1]}" if most and wanted and wanted > most else ""
+        most, wanted = number(value_at(new, ".".join(MOST[path]))), number(after)
+        if most is None:
+            return f"the machine began without {MOST[path][-1]}"
+        return f"it is above {MOST[path][-1]}" if wanted is not None and wanted > most else ""
     if plain == "volumes" or plain.startswith(("volumes.", "domain.devices.disks")):
         volumes = [each for spec in (old, new) for each in _named(spec, ("volumes",), name)]
         return "" if any(map(hotpluggable, volumes)) else "its volume is not hotpluggable"

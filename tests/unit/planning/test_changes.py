@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from anyvisor.planning.changes import classify, differences
+from anyvisor.planning.changes import classify, differences, with_room
 from anyvisor.planning.planner import plan
 from anyvisor.planning.values import is_map
 from tests.unit.planning.builders import driver, hypervisor_class, small
@@ -25,6 +25,7 @@ def base() -> dict[str, Any]:
     spec = small()
     spec["terminationGracePeriodSeconds"] = 30
     spec["domain"]["cpu"]["maxSockets"] = 4
+    spec["domain"]["memory"]["maxGuest"] = "4Gi"
     spec["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "one", "hotpluggable": True}})
     spec["volumes"].append({"name": "new", "persistentVolumeClaim": {"claimName": "new", "hotpluggable": True}})
     spec["domain"]["devices"]["disks"].append({"name": "data", "disk": {"bus": "scsi"}})
@@ -125,6 +126,20 @@ def test_effects(change: Any, field: str, effect: str, capability: str):
     change(new)
     (found,) = classify(old, new, driver(LIVE).manifest)
     assert (found.field, found.effect, found.capability) == (field, effect, capability)
+
+
+def test_a_machine_grows_into_the_room_that_it_began_with():
+    old, new = base(), base()
+    for spec in (old, new):
+        del spec["domain"]["memory"]["maxGuest"]
+    grow_memory(new)
+    (found,) = classify(old, new, driver(LIVE).manifest)
+    assert (found.effect, found.message.partition(";")[0]) == ("NEXT_START", "the machine began without maxGuest")
+    running = {"domain": {"memory": {"maxGuest": "4Gi"}, "cpu": {"maxSockets": 16}}}
+    filled = with_room(old, running), with_room(new, running)
+    (found,) = classify(*filled, driver(LIVE).manifest)
+    assert found.effect == "LIVE"
+    assert filled[0]["domain"]["cpu"]["maxSockets"] == 4
 
 
 def test_what_the_driver_does_only_cold_waits():
