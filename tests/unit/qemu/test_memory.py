@@ -1,6 +1,7 @@
 """Memory that comes while the guest runs: the device for it, what it is asked for, and what is refused."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,15 @@ def test_memory_of_the_same_kind_comes() -> None:
     [first, more] = documents(translate(made, HOST), "object")
     assert first["qom-type"] == more["qom-type"] == "memory-backend-memfd"
     assert more["share"] is True
+
+
+def test_huge_pages_are_taken_before_the_guest_uses_them() -> None:
+    made = growing()
+    made.memory.page_bytes = 2 * MIB
+    result = translate(made, replace(HOST, huge_page_bytes=frozenset({2 * MIB})))
+    [_, more] = documents(result, "object")
+    assert (more["hugetlb"], more["hugetlbsize"]) == (True, 2 * MIB)
+    assert device(result, "memory-more")["prealloc"] is True
 
 
 def test_the_most_is_a_whole_number_of_steps() -> None:

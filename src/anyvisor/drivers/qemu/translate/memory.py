@@ -85,4 +85,6 @@ def _add_more(draft: Draft, machine: Machine) -> None:
         backend |= {"hugetlb": True, "hugetlbsize": memory.page_bytes}
     draft.json("object", backend)
     properties: dict[str, Json] = {"memdev": f"{MORE}-backend", "block-size": block, "requested-size": 0}
+    if memory.page_bytes:
+        properties["prealloc"] = True  # a guest that used a huge page which the node lacks would be killed
     draft.device(MORE, "virtio-mem-pci", addresses.fixed("memory"), properties)
