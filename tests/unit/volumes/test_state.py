@@ -24,6 +24,9 @@ class Claims:
     async def open_state(self, namespace: str, claim: str, file: str) -> int:
         return self._disks.open_state(f"{namespace}-{claim}", file)
 
+    async def open_directory(self, namespace: str, claim: str) -> int:
+        return self._disks.open_directory(f"{namespace}-{claim}")
+
 
 def vmi(efi: dict[str, Any] | None = None, tpm: dict[str, Any] | None = None, claim: str = "c") -> dict[str, Any]:
     domain = {"firmware": {"bootloader": {"efi": efi}}, "devices": {"tpm": tpm}}

@@ -33,6 +33,13 @@ class LocalClaims:
     async def open_directory(self, namespace: str, claim: str) -> int:
         """The claim's own directory. Raises ClaimError."""
         volume, _ = await self._volume(namespace, claim)
+        try:
+            mode = text_at(await self.client.get(PVCS, claim, namespace), "spec", "volumeMode")
+        except ApiError as error:
+            raise ClaimError("VolumeNotReady", f"claim {claim} cannot be read: {error}") from error
+        if mode == "Block":
+            message = f"claim {claim} has the mode Block, which has no directory: attach it as a disk"
+            raise ClaimError("VolumeNotSupported", message, retry=False)
         return await asyncio.to_thread(self.disks.open_directory, volume)
 
     async def _volume(self, namespace: str, claim: str) -> tuple[str, int]:
