@@ -38,6 +38,10 @@ class NoClaims:
     async def open_state(self, namespace: str, claim: str, file: str) -> int:
         raise ClaimError("FailedPvcNotFound", f"there is no claim {namespace}/{claim} for {file}")
 
+    async def open_directory(self, namespace: str, claim: str) -> int:
+        """None."""
+        raise ClaimError("FailedPvcNotFound", f"there is no claim {claim}")
+
 
 class NoImages:
     """These machines have no disks."""
