@@ -94,7 +94,7 @@ def test_logs(linux: Instance) -> None:
         while b"still here" not in (line := line_of(following)):
             assert line
     assert linux.cli("logs", VM, "--vmm") is not None
-    assert "does not run" in linux.cli("logs", "nobody", check=False)
+    assert "there is no VM nobody" in linux.cli("logs", "nobody", check=False)
 
 
 def test_what_a_machine_uses_is_told(linux: Instance) -> None:
@@ -121,5 +121,5 @@ def test_the_list_joins_vms_and_runs(linux: Instance) -> None:
 
 
 def test_ssh_names_what_is_missing(linux: Instance) -> None:
-    assert "does not run" in linux.cli("ssh", "root@nobody", check=False)
+    assert "there is no VM nobody" in linux.cli("ssh", "root@nobody", check=False)
     assert "is no VM" in linux.cli("ssh", "--", "-oProxyCommand=id", check=False)

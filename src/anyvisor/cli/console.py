@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anyvisor.cli import streaming
 from anyvisor.cli.api import instance, split_name
 from anyvisor.cli.main import CommandError
+from anyvisor.cli.naming import check_running
 from anyvisor.embedded.instance import Instance
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     name = split_name(arguments.vm)
     of = instance()
     path = streaming.vmi_path(arguments.namespace, name, "console") + ("?shared=true" if arguments.shared else "")
-    print(f"connected to {name}; Ctrl+] leaves", file=sys.stderr)
+    check_running(of, arguments.namespace, name)
+    print(f"connecting to {name}; Ctrl+] leaves", file=sys.stderr)
     with _raw_terminal():
         seen = asyncio.run(_attach(of, path, name, arguments.seconds, Awaited(arguments.until)))
     print(f"\nleft the console of {name}", file=sys.stderr)

@@ -13,7 +13,13 @@ _CLEAN_SECONDS = 15
 def configure(parser: argparse.ArgumentParser) -> None:
     """--stop-vms, and how long they may take."""
     parser.add_argument("--stop-vms", action="store_true", help="shut the VMs down first")
-    parser.add_argument("--timeout", type=int, default=180, metavar="SECONDS", help="for the VMs to stop")
+    parser.add_argument("--timeout", type=_seconds, default=180, metavar="SECONDS", help="for the VMs to stop")
+
+
+def _seconds(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 180")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -79,6 +79,8 @@ def _unpack(file: Path, target: Path) -> Path:
             if sum(member.size for member in archive) > _MAX_UNPACKED:
                 raise CommandError(f"{file} holds more than {_MAX_UNPACKED >> 20} MiB; a driver is smaller")
             archive.extractall(target, filter="data")
+    except FileNotFoundError as error:
+        raise CommandError(f"there is no {file}: name a driver's folder, or a tar archive of one") from error
     except (OSError, tarfile.TarError) as error:
         raise CommandError(f"{file} is neither a folder nor a tar archive of one: {error}") from error
     inside = list(target.iterdir())

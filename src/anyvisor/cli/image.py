@@ -34,7 +34,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--suite", default="bookworm", metavar="NAME", help="Debian release (default: bookworm)")
     made.add_argument("--mirror", default="", metavar="URL", help="where packages come from (default: Debian's own)")
     shown = verbs.add_parser("list", help="list the images")
-    shown.add_argument("-o", "--output", choices=["table", "json"], default="table", help="output format")
+    outputs = ["table", "json", "yaml", "name"]
+    shown.add_argument("-o", "--output", choices=outputs, default="table", help="output format")
+        "-o", "--output", choices=["table", "json", "yaml", "name"], default="table", help="output format"
+    )
     gone = verbs.add_parser("remove", help="forget an image")
     gone.add_argument("name", metavar="REF", help="its name")
     collect = verbs.add_parser("gc", help="remove pulled images that no VM uses, the longest unused first")
@@ -164,7 +167,11 @@ def _list(_instance: Any, store: Any, arguments: argparse.Namespace) -> int:
     import time
 
     usages = store.usage()
-    if arguments.output == "json":
+    if arguments.output == "name":
+        for usage in usages:
+            print(usage.image.reference)
+        return 0
+    if arguments.output != "table":
         items = [
             {
                 **dataclasses.asdict(usage.image),
@@ -174,7 +181,12 @@ def _list(_instance: Any, store: Any, arguments: argparse.Namespace) -> int:
             }
             for usage in usages
         ]
-        print(json.dumps({"items": items}))
+        text = json.dumps({"items": items})
+        if arguments.output == "yaml":
+            from anyvisor.cli.documents import to_yaml
+
+            text = to_yaml(json.loads(text)).rstrip()
+        print(text)
         return 0
     rows = [("NAME", "DIGEST", "FROM", "SIZE", "ON DISK", "LAST USED", "USED BY")]
     for usage in usages:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from anyvisor.cli.api import SUBRESOURCES, Api, ApiRefusalError, connect, split_name
 from anyvisor.cli.main import CommandError
+from anyvisor.cli.naming import named
 
 WAIT_SECONDS = 120
 
@@ -22,7 +23,8 @@ def call(arguments: argparse.Namespace, verb: str, body: dict[str, Any]) -> tupl
     """PUT the VM's subresource `verb`; the connection and the VM's name."""
     api, name = connect(), split_name(arguments.vm)
     path = f"{SUBRESOURCES}/namespaces/{quote(arguments.namespace)}/virtualmachines/{quote(name)}/{verb}"
-    api.call("PUT", path, body)
+    with named(api, arguments.namespace, name):
+        api.call("PUT", path, body)
     return api, name
 
 

@@ -11,6 +11,11 @@ from anyvisor.cli.tables import show
 Json = dict[str, Any]
 _GROUP = "/apis/anyvisor.io/v1alpha1"
 _PLURALS = {"classes": "hypervisorclasses", "drivers": "hypervisordrivers", "nodes": "hypervisornodes"}
+_KINDS = {
+    "classes": "hypervisorclass.anyvisor.io",
+    "drivers": "hypervisordriver.anyvisor.io",
+    "nodes": "hypervisornode.anyvisor.io",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(to_yaml(listed), end="")
         case "name":
             for item in items:
-                print(item["metadata"]["name"])
+                print(f"{_KINDS[arguments.command]}/{item['metadata']['name']}")
         case _:
             if arguments.command == "nodes":
                 show(*_nodes(items, api.call("GET", f"{_GROUP}/{_PLURALS['drivers']}")["items"]))

@@ -5,8 +5,9 @@ import sys
 from typing import Any, Final
 from urllib.parse import quote
 
-from anyvisor.cli.api import Api, ApiRefusalError, connect, split_name
+from anyvisor.cli.api import Api, connect, split_name
 from anyvisor.cli.main import CommandError
+from anyvisor.cli.naming import running
 
 GUEST: Final = "guest-console-log"
 VMM: Final = "compute"
@@ -47,12 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def launcher(api: Api, namespace: str, name: str) -> str:
     """The name of the VM's launcher pod; raises CommandError."""
-    try:
-        vmi: dict[str, Any] = api.call("GET", api.vm(namespace, name, "virtualmachineinstances"))
-    except ApiRefusalError as refusal:
-        if refusal.status != 404:
-            raise
-        raise CommandError(f"VM {name} does not run, and logs end with it: `anyvisor why vm/{name}`") from refusal
+    vmi = running(api, namespace, name)
     query = {"labelSelector": f"kubevirt.io/created-by={vmi['metadata']['uid']}"}
     pods: list[dict[str, Any]] = api.call("GET", f"/api/v1/namespaces/{quote(namespace)}/pods", query=query)["items"]
     if not pods:

@@ -4,6 +4,7 @@ import argparse
 from urllib.parse import quote
 
 from anyvisor.cli.api import SUBRESOURCES, connect, split_name
+from anyvisor.cli.naming import named
 
 _DONE = {
     "pause": "is paused",
@@ -23,6 +24,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Ask for it, and say what was done."""
     name, verb = split_name(arguments.vm), arguments.command.replace("-", "")
     path = f"{SUBRESOURCES}/namespaces/{quote(arguments.namespace)}/virtualmachineinstances/{quote(name)}/{verb}"
-    connect().call("PUT", path, {})
+    api = connect()
+    with named(api, arguments.namespace, name):
+        api.call("PUT", path, {})
     print(f"VM {name} {_DONE[arguments.command]}")
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from anyvisor.cli import streaming
 from anyvisor.cli.api import instance, split_name
 from anyvisor.cli.main import CommandError
+from anyvisor.cli.naming import check_running
 from anyvisor.embedded.instance import Instance
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     forwards = [parse(text) for text in arguments.ports]
     name, of = split_name(arguments.vm), instance()
     if not arguments.stdio:
+        check_running(of, arguments.namespace, name)
         return asyncio.run(_serve(_Forwarder(of, arguments.namespace, name), arguments.address, forwards))
     if len(forwards) != 1 or forwards[0].protocol != "tcp":
         raise CommandError("--stdio takes one TCP port, such as `port-forward --stdio VM 22`")

@@ -128,7 +128,9 @@ def _manifests(path: str) -> list[Json]:
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
         documents = from_yaml(text)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
     found = [document for document in documents if document.get("kind") in _KINDS]
     if not found:

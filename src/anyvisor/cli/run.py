@@ -4,12 +4,15 @@ import argparse
 import re
 from typing import TYPE_CHECKING, Any
 
-from anyvisor.cli.api import KUBEVIRT, connect
+from anyvisor.cli.api import KUBEVIRT, ApiRefusalError, connect
 from anyvisor.cli.lifecycle import WAIT_SECONDS, wait_for
 from anyvisor.cli.main import CommandError
 
 if TYPE_CHECKING:
     from anyvisor.embedded.images.store import Image
+
+
+_EXISTS = 409
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Create it."""
+    _check(arguments)
     image = _find(arguments.image)
     persistent = arguments.persistent or arguments.disk_size is not None
     size = disk_size(image, arguments.disk_size) if persistent else ""
@@ -41,7 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     api = connect()
     name = manifest["metadata"]["name"]
-    api.call("POST", f"{KUBEVIRT}/namespaces/{arguments.namespace}/virtualmachines", manifest)
+    try:
+        api.call("POST", f"{KUBEVIRT}/namespaces/{arguments.namespace}/virtualmachines", manifest)
+    except ApiRefusalError as refusal:
+        if refusal.status != _EXISTS:
+            raise
+        raise CommandError(f"there is a VM {name} already: give another name by --name") from refusal
     if arguments.wait:
         if size:
             from anyvisor.cli.filling import wait_for_disk
@@ -60,6 +69,19 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(f"VM {name} created; `anyvisor console {name}` shows its console")
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Sizes in the command's own words: the server would speak of a manifest that nobody wrote."""
+    from anyvisor.api.quantity import QuantityError, parse_quantity
+
+    if arguments.cpus < 1:
+        raise CommandError(f"--cpus {arguments.cpus} is none: give 1 or more")
+    try:
+        if parse_quantity(arguments.memory).value <= 0:
+            raise CommandError(f"--memory {arguments.memory} is none: give a size like 1Gi")
+    except QuantityError as error:
+        raise CommandError(f"--memory {arguments.memory!r} is no size, like 1Gi: {error}") from error
 
 
 def _find(reference: str) -> "Image":
@@ -109,8 +131,10 @@ def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeError) as error:
-        raise CommandError(f"--user-data {path}: {error}") from error
+    except OSError as error:
+        raise CommandError(f"--user-data {path}: {error.strerror or error}") from error
+    except UnicodeError as error:
+        raise CommandError(f"--user-data {path} is no text: {error}") from error
 
 
 def default_name(image: str) -> str:

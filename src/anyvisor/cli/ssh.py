@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from anyvisor.cli.api import ApiRefusalError, connect
+from anyvisor.cli.api import connect
 from anyvisor.cli.main import CommandError
+from anyvisor.cli.naming import running
 
 SSH_EXAMPLES: Final = """examples:
   anyvisor ssh debian@web
@@ -87,12 +88,7 @@ def target(text: str) -> tuple[str, str]:
 def _options(arguments: argparse.Namespace, name: str) -> list[str]:
     """How ssh reaches the guest, and under which name it remembers its key: another VM of that name is another host."""
     api = connect()
-    try:
-        vmi = api.call("GET", api.vm(arguments.namespace, name, "virtualmachineinstances"))
-    except ApiRefusalError as refusal:
-        if refusal.status != 404:
-            raise
-        raise CommandError(f"VM {name} does not run: `anyvisor why vm/{name}` tells why") from refusal
+    vmi = running(api, arguments.namespace, name)
     owner = next(iter(vmi["metadata"].get("ownerReferences") or []), vmi["metadata"])
     proxy = proxy_command(arguments.namespace, name, arguments.port)
     options = ["-o", f"ProxyCommand={proxy}", "-o", f"HostKeyAlias=anyvisor-{name}-{owner['uid'][:8]}"]

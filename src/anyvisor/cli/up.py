@@ -4,6 +4,8 @@ import argparse
 
 from anyvisor.cli.main import CommandError
 
+_MAX_NODES = 64
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """How many nodes, and whether to stay."""
@@ -19,10 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 64:
-        raise argparse.ArgumentTypeError("between 1 and 64")
-    return number
+    if not text.isdecimal() or not 1 <= int(text) <= _MAX_NODES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number between 1 and {_MAX_NODES}")
+    return int(text)
 
 
 def _names(text: str) -> list[str]:

@@ -9,6 +9,7 @@ import sys
 from anyvisor.cli import streaming
 from anyvisor.cli.api import instance, split_name
 from anyvisor.cli.main import CommandError
+from anyvisor.cli.naming import check_running
 from anyvisor.embedded.instance import Instance
 
 _HOST = "127.0.0.1"
@@ -42,8 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{device!r} is no device: use VENDOR:PRODUCT like 0951:1666, or BUS-DEVICE like 02-03")
     if device and shutil.which(_PROGRAM) is None:
         raise CommandError(f"{_PROGRAM} is not installed (Debian: apt-get install {_PROGRAM}); or use --no-launch")
-    path = streaming.vmi_path(arguments.namespace, split_name(words[-1]), "usbredir")
-    return asyncio.run(_lend(instance(), path, arguments.port, device))
+    name, of = split_name(words[-1]), instance()
+    check_running(of, arguments.namespace, name)
+    path = streaming.vmi_path(arguments.namespace, name, "usbredir")
+    return asyncio.run(_lend(of, path, arguments.port, device))
 
 
 async def _lend(of: Instance, path: str, port: int, device: str) -> int:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyvisor.cli import streaming
-from anyvisor.cli.api import connect, instance, split_name
+from anyvisor.cli.api import connect, split_name
 from anyvisor.cli.main import CommandError
+from anyvisor.cli.naming import named, running
 from anyvisor.embedded.instance import Instance
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.port} is no port: use 1 to 65535, or none for a free one")
     import asyncio
 
-    proxy = _Proxy(instance(), _path(arguments.namespace, split_name(words[0])), keep=arguments.preserve_session)
+    name, api = split_name(words[0]), connect()
+    running(api, arguments.namespace, name)
+    proxy = _Proxy(api.instance, _path(arguments.namespace, name), keep=arguments.preserve_session)
     return asyncio.run(_show(proxy, arguments.port, viewer=not arguments.proxy_only))
 
 
@@ -59,7 +62,9 @@ def _screenshot(arguments: argparse.Namespace, name: str) -> int:
     if not arguments.file:
         raise CommandError("say where the picture goes: -f FILE")
     query = {"moveCursor": "true"} if arguments.move_cursor else None
-    picture = connect().fetch(f"{_path(arguments.namespace, name)}/screenshot", query)
+    api = connect()
+    with named(api, arguments.namespace, name):
+        picture = api.fetch(f"{_path(arguments.namespace, name)}/screenshot", query)
     if arguments.file == "-":
         sys.stdout.buffer.write(picture)
         return 0

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from anyvisor.api.paths import condition, list_at, object_at, text_at
 from anyvisor.cli.api import Api, ApiRefusalError, connect, split_name
-from anyvisor.cli.main import CommandError
+from anyvisor.cli.naming import absent
 
 Json = dict[str, Any]
 
@@ -74,7 +74,7 @@ def _collect(api: Api, namespace: str, name: str) -> Chain:
         name, _get(api, api.vm(namespace, name)), _get(api, api.vm(namespace, name, "virtualmachineinstances"))
     )
     if found.vm is None and found.vmi is None:
-        raise CommandError(f"there is no VM {name} in namespace {namespace}; `anyvisor list -A` shows all")
+        raise absent(api, namespace, name)
     core, pods = f"/api/v1/namespaces/{quote(namespace)}", []
     if found.vmi is not None:
         selector = f"kubevirt.io/created-by={found.vmi['metadata']['uid']}"

@@ -24,7 +24,8 @@ def take(database: Path, target: Path) -> None:
         Store(database).backup(target)
     except (OSError, sqlite3.Error) as error:
         target.unlink(missing_ok=True)
-        raise StoreError(f"cannot write the backup {target}: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise StoreError(f"cannot write the backup {target}: {why}; name another file") from error
 
 
 def restore(source: Path, database: Path) -> None:
