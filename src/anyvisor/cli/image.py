@@ -36,8 +36,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shown = verbs.add_parser("list", help="list the images")
     outputs = ["table", "json", "yaml", "name"]
     shown.add_argument("-o", "--output", choices=outputs, default="table", help="output format")
-        "-o", "--output", choices=["table", "json", "yaml", "name"], default="table", help="output format"
-    )
     gone = verbs.add_parser("remove", help="forget an image")
     gone.add_argument("name", metavar="REF", help="its name")
     collect = verbs.add_parser("gc", help="remove pulled images that no VM uses, the longest unused first")
