@@ -13,6 +13,7 @@ from typing import Any
 from anyvisor.embedded.instance import Instance, InstanceError, lock_instance
 from anyvisor.embedded.zygote_client import ZygoteClient, ZygoteError
 
+LEAST_FREE_BYTES = 16 << 20
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 20.0
 
@@ -25,6 +26,7 @@ def start(instance: Instance, nodes: int, drivers: Sequence[str]) -> bool:
     """
     if status(instance) is not None:
         return False
+    _check_room(instance)
     _wait_for_end_of_former(instance)
     reader, writer = os.pipe()
     sys.stdout.flush()
@@ -39,6 +41,17 @@ def start(instance: Instance, nodes: int, drivers: Sequence[str]) -> bool:
     finally:
         os.close(reader)
         os.waitpid(pid, 0)
+
+
+def _check_room(instance: Instance) -> None:
+    """A database that cannot be written, and a log that cannot say so, are all that would be seen of a full disk."""
+    found = os.statvfs(instance.data_dir)
+    free = found.f_bavail * found.f_frsize
+    if free < LEAST_FREE_BYTES:
+        raise InstanceError(
+            f"{instance.data_dir} has {free // 1024} KiB free, and the control plane needs {LEAST_FREE_BYTES >> 20} MiB: "
+            "free space, or choose another --data-dir"
+        )
 
 
 def _wait_for_end_of_former(instance: Instance) -> None:

@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 
 from anyvisor.embedded import instance as instances
-from anyvisor.embedded import pki, tls
+from anyvisor.embedded import pki, supervisor, tls
 from anyvisor.embedded.instance import Instance, InstanceError, create_instance, lock_instance, open_instance
 
 
@@ -25,6 +25,14 @@ def test_creating_it_again_finds_the_same(instance: Instance) -> None:
 def test_where_there_is_none_the_next_step_is_told(tmp_path: Path) -> None:
     with pytest.raises(InstanceError, match="up"):
         open_instance(tmp_path)
+
+
+def test_a_start_without_room_says_so_before_anything_is_forked(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "LEAST_FREE_BYTES", 1 << 62)
+    with pytest.raises(InstanceError, match=r"KiB free, and the control plane needs .* free space, or choose another"):
+        supervisor.start(instance, 1, [])
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"id": "zz", "apiPort": 1}', '{"id": "00000000"}', "\0"])
