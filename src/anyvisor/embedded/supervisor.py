@@ -49,8 +49,8 @@ def _check_room(instance: Instance) -> None:
     free = found.f_bavail * found.f_frsize
     if free < LEAST_FREE_BYTES:
         raise InstanceError(
-            f"{instance.data_dir} has {free // 1024} KiB free, and the control plane needs {LEAST_FREE_BYTES >> 20} MiB: "
-            "free space, or choose another --data-dir"
+            f"{instance.data_dir} has {free // 1024} KiB free, and the control plane needs "
+            f"{LEAST_FREE_BYTES >> 20} MiB: free space, or choose another --data-dir"
         )
 
 
