@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 
 from anyvisor.api.crd import imports
+from anyvisor.embedded.apiserver.admission import AdmissionRequest
 from anyvisor.embedded.apiserver.config import ServerConfig
 from anyvisor.embedded.apiserver.identity import Identity
+from anyvisor.embedded.apiserver.resource import Resource
 from anyvisor.embedded.apiserver.server import ApiServer
+from anyvisor.embedded.apiserver.status import Cause
 from anyvisor.embedded.images.pull import Puller
 from anyvisor.embedded.images.registry import Limits, Registry
 from anyvisor.embedded.images.store import ImageStore
@@ -414,6 +417,36 @@ async def test_what_cannot_be_filled_is_refused_with_its_field(
         await rig.volume("root", source, **claimed)
     assert [one["field"] for one in caught.value.details["causes"]] == [field]
     assert sentence in str(caught.value)
+
+
+async def asked(templates: list[Json], before: list[Json] | None = None) -> list[Cause]:
+    """What the rules say of a VM with these templates."""
+
+    def vm(brought: list[Json]) -> Json:
+        return {"kind": "VirtualMachine", "spec": {"dataVolumeTemplates": brought}}
+
+    request = AdmissionRequest(
+        operation="CREATE" if before is None else "UPDATE",
+        resource=Resource("kubevirt.io", "v1", "VirtualMachine", "virtualmachines", namespaced=True),
+        subresource="",
+        namespace="default",
+        name="vm",
+        object=vm(templates),
+        old_object=None if before is None else vm(before),
+        user=ADMIN,
+    )
+    return list((await ImportRules().admit(request)).causes)
+
+
+async def test_what_a_vm_brings_along_is_refused_with_the_vm() -> None:
+    size = {"resources": {"requests": {"storage": "1Mi"}}}
+    good: Json = {"metadata": {"name": "a"}, "spec": {"source": {"blank": {}}, "storage": size}}
+    bad: Json = {"metadata": {"name": "b"}, "spec": {"source": {"s3": {"url": "s3://a"}}, "storage": size}}
+    assert await asked([good]) == []
+    [cause] = await asked([good, bad])
+    assert cause.field == "spec.dataVolumeTemplates[1].spec.source.s3"
+    assert "fetch the image by http" in cause.message
+    assert await asked([good, bad], before=[bad]) == []
 
 
 async def test_a_data_volume_does_not_change(rig: Rig) -> None:
