@@ -6,7 +6,7 @@ import logging
 import os
 import resource
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from anyvisor.kube.metrics import QueueMetrics
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.queue import WorkQueue
 from anyvisor.kube.resources import PODS, VMIS
+from anyvisor.kube.store import IndexFunction
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,8 @@ class AgentConfig:
     core_minor: int = versions.MINOR
     """The newest minor of the HRI that is spoken with drivers."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    pods: Informer | None = None
+    """The pods of this node, by `POD_INDEXES`, where the same process keeps that cache already."""
 
     @property
     def endpoint(self) -> str:
@@ -110,8 +113,10 @@ async def run_agent(config: AgentConfig, started: asyncio.Event | None = None) -
         vmis = Informer(
             config.client, VMIS, labels=f"{status.NODE_LABEL}={config.node}", indexes={BY_UID: lambda o: (o.meta.uid,)}
         )
-        pods = Informer(config.client, PODS, fields=f"spec.nodeName={config.node}", indexes={BY_VMI: _created_by})
-        async with recorder, vmis, pods, asyncio.TaskGroup() as tasks:
+        pods = config.pods or Informer(config.client, PODS, fields=f"spec.nodeName={config.node}", indexes=POD_INDEXES)
+        async with recorder, vmis, AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+            if config.pods is None:
+                await stack.enter_async_context(pods)
             store = RecordStore(config.state_dir / "machines")
             queue = WorkQueue[str](observer=QueueMetrics(config.registry).of("machine"))
             context = NodeContext(
@@ -222,6 +227,10 @@ def _pod_changed(context: NodeContext, old: CachedObject | None, new: CachedObje
 def _created_by(pod: CachedObject) -> tuple[str, ...]:
     machine_id = (pod.meta.labels or {}).get(CREATED_BY_LABEL, "")
     return (machine_id,) if machine_id else ()
+
+
+POD_INDEXES: Final[Mapping[str, IndexFunction]] = {BY_VMI: _created_by}
+"""By which a cache of pods must be asked."""
 
 
 def _driver_restarted(context: NodeContext, driver: str) -> None:

@@ -16,7 +16,7 @@ import uvloop
 from anyvisor.agent.driver import DriverAddress
 from anyvisor.agent.guest.client import GuestAgentClient
 from anyvisor.agent.machine import Machine
-from anyvisor.agent.main import AgentConfig, run_agent
+from anyvisor.agent.main import POD_INDEXES, AgentConfig, run_agent
 from anyvisor.agent.network.attach import attach
 from anyvisor.agent.node_context import AttachNetwork, DetachNetwork, detach_bridge
 from anyvisor.embedded import added_driver, driver_process, podnetwork
@@ -29,7 +29,7 @@ from anyvisor.embedded.podnetwork import BridgedPods
 from anyvisor.embedded.podnetwork.secondary import PodAttachments
 from anyvisor.embedded.podrunner.images import PodImages
 from anyvisor.embedded.podrunner.launch import by_zygote
-from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig
+from anyvisor.embedded.podrunner.runner import PodRunner, RunnerConfig, node_pods
 from anyvisor.embedded.services.names import ClusterNames
 from anyvisor.embedded.services.run import serve as serve_services
 from anyvisor.embedded.volumes.claims import LocalClaims
@@ -137,6 +137,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
     pulls = puller(instance, store, node)
     machines: dict[str, Machine] = {}
     pod_events = EventRecorder(Client(kubelet), POD_RUNNER, node)
+    pods = node_pods(Client(kubelet), node, POD_INDEXES)
     runner = PodRunner(
         RunnerConfig(
             node=node,
@@ -155,6 +156,7 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
             guests=partial(_guest_agent, machines),
             events=pod_events,
             images=PodImages(pulls, Client(kubelet), pod_events, node),
+            pods=pods,
         )
     )
     attach_network, detach_network = _networks(instance, networks, Client(kubelet), Client(agent, AGENT))
@@ -172,10 +174,12 @@ async def _run(instance: Instance, node: str, drivers: Sequence[DriverAddress], 
         http_uids=(users.control,),
         machines=machines,
         released=partial(_released, instance),
+        pods=pods,
     )
     try:
         async with (
             pod_events,
+            pods,
             runner.running(),
             EventRecorder(Client(kubelet), PROVISIONER, node) as events,
             asyncio.TaskGroup() as group,

@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -39,6 +39,7 @@ from anyvisor.kube.informer import Informer
 from anyvisor.kube.objects import CachedObject
 from anyvisor.kube.queue import WorkQueue
 from anyvisor.kube.resources import PODS
+from anyvisor.kube.store import IndexFunction
 from anyvisor.launcher import shim
 from anyvisor.planning.plan import PlanError
 
@@ -92,6 +93,13 @@ class RunnerConfig:
     images: PodImages | None = None
     """None: images come here by other means."""
     workers: int = 16
+    pods: Informer | None = None
+    """The pods of this node, by `BY_UID`, where somebody else keeps that cache; else the runner has one of its own."""
+
+
+def node_pods(client: Client, node: str, indexes: Mapping[str, IndexFunction]) -> Informer:
+    """A cache of the pods of one node, by `BY_UID` and by what others need."""
+    return Informer(client, PODS, fields=f"spec.nodeName={node}", indexes={BY_UID: lambda o: (o.meta.uid,), **indexes})
 
 
 class PodRunner:
@@ -109,12 +117,7 @@ class PodRunner:
         self._held: set[str] = set()
         self._late: dict[str, float] = {}
         """Until when the end of a held pod may stay unreported, in monotonic seconds."""
-        self._pods = Informer(
-            config.client,
-            PODS,
-            fields=f"spec.nodeName={config.node}",
-            indexes={BY_UID: lambda o: (o.meta.uid,)},
-        )
+        self._pods = config.pods or node_pods(config.client, config.node, {})
         self._tasks = asyncio.TaskGroup()
         self._prober = Prober(config.guests, Listener(self._queue.add, self._probe_failed, self._end_unhealthy))
 
@@ -143,9 +146,11 @@ class PodRunner:
             self._unwatch(pod_uid)
 
     async def _work(self) -> None:
-        async with self._pods as pods:
-            await pods.synced.wait()
-            pods.on_change(self._changed)
+        async with AsyncExitStack() as stack:
+            if self.config.pods is None:
+                await stack.enter_async_context(self._pods)
+            await self._pods.synced.wait()
+            self._pods.on_change(self._changed)
             for pod_uid in list(self._books.pods):
                 self._queue.add(pod_uid)
             await self._queue.run(self._reconcile, self.config.workers)
