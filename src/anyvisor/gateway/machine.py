@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from anyvisor.admission.values import mapping
-from anyvisor.api.meta import Json, condition_is, list_at, object_at, text_at
+from anyvisor.api.meta import Json, condition_is, list_at, object_at, text_at, uid
 from anyvisor.gateway import patches
 from anyvisor.gateway.answers import (
     VM,
@@ -19,8 +19,8 @@ from anyvisor.gateway.answers import (
     message_of,
     text,
 )
-from anyvisor.gateway.call import VMS, Call, dry_run, options
-from anyvisor.gateway.world import Need, World, is_paused, is_running
+from anyvisor.gateway.call import VMS, Call, dry_run, options, text_option
+from anyvisor.gateway.world import Need, World, is_paused, is_running, phase
 from anyvisor.kube.resources import VMIS
 
 NOT_RUNNING: Final = "VMI is not running"
@@ -30,6 +30,7 @@ DRAIN_TAINT: Final = "kubevirt.io/drain"
 
 def pause(call: Call, world: World) -> Decision:
     """Stop the guest's CPUs."""
+    options(call)
     vmi = world.the_vmi(call)
     _must_run(call, vmi)
     probe = object_at(vmi, "spec").get("livenessProbe")
@@ -43,12 +44,13 @@ def pause(call: Call, world: World) -> Decision:
 
 def unpause(call: Call, world: World) -> Decision:
     """Let the guest's CPUs run on."""
+    if world.vm is not None and object_at(world.vm, "status").get("snapshotInProgress") is not None:
+        raise conflict(VM, call.name, "a snapshot of the paused guest is in progress; wait for its end")
+    options(call)
     vmi = world.the_vmi(call)
     _must_run(call, vmi)
     if not is_paused(vmi):
         raise conflict(VMI, call.name, "VMI is not paused")
-    if world.vm is not None and object_at(world.vm, "status").get("snapshotInProgress") is not None:
-        raise conflict(VM, call.name, "a snapshot of the paused guest is in progress; wait for its end")
     return _ask(call, world)
 
 
@@ -102,6 +104,8 @@ def cancel_evacuation(call: Call, world: World) -> Decision:
     if call.resource == VMS and not object_at(world.the_vm(call), "status").get("created"):
         raise conflict(VM, call.name, "VMI is not started")
     vmi = world.the_vmi(call)
+    if call.resource == VMS and not _belongs(vmi, world.the_vm(call)):
+        raise internal(f"the VMI {call.name!r} belongs to something else than the VM of its name")
     key = text_at(world.config.configuration, "migrations", "nodeDrainTaintKey") or DRAIN_TAINT
     name = _evacuated_node(vmi)
     node = world.others.get(("nodes", "", name))
@@ -112,9 +116,14 @@ def cancel_evacuation(call: Call, world: World) -> Decision:
     present = text_at(vmi, "status", "evacuationNodeName")
     if not present:
         return Decision(200)
-    path = "/status/evacuationNodeName"
-    patch = [patches.test(path, present), patches.remove(path)]
-    return Decision(200, writes=(Write(VMIS, call.namespace, patch, call.name, dry_run=dry_run(options(call))),))
+    path, found = "/status/evacuationNodeName", options(call)
+    wanted = text_option(found, "evacuationNodeName") or present
+    patch = [patches.test(path, wanted), patches.remove(path)]
+    return Decision(200, writes=(Write(VMIS, call.namespace, patch, call.name, dry_run=dry_run(found)),))
+
+
+def _belongs(vmi: Json, vm: Json) -> bool:
+    return any(owner.get("uid") == uid(vm) for owner in list_at(vmi, "metadata", "ownerReferences"))
 
 
 def _evacuated_node(vmi: Json) -> str:
@@ -134,7 +143,7 @@ def _must_run(call: Call, vmi: Json) -> None:
 def reachable(call: Call, world: World) -> None:
     """Refuse (400) where no node agent can be asked about the run; clients take it as "not yet"."""
     vmi = world.the_vmi(call)
-    if not is_running(vmi):
+    if not (is_running(vmi) or phase(vmi) == "Scheduled"):
         raise bad_request(f"{NOT_RUNNING}: its phase is {text_at(vmi, 'status', 'phase') or 'not set'}")
     if not world.agent:
         node = text_at(vmi, "status", "nodeName")

@@ -6,7 +6,18 @@ from typing import Any, Final
 from anyvisor.api.meta import Json, list_at, object_at, text_at
 from anyvisor.api.quantity import Quantity, QuantityError, parse_quantity
 from anyvisor.gateway import patches
-from anyvisor.gateway.answers import GROUP, VM, VMI, Decision, Write, accepted, bad_request, conflict, not_found
+from anyvisor.gateway.answers import (
+    GROUP,
+    VM,
+    VMI,
+    Decision,
+    Refused,
+    Write,
+    accepted,
+    bad_request,
+    conflict,
+    not_found,
+)
 from anyvisor.gateway.call import Call, options, text_option
 from anyvisor.gateway.machine import NOT_RUNNING
 from anyvisor.gateway.volumes import may_hotplug
@@ -25,7 +36,10 @@ _WRITABLE = ("ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod")
 
 def needs(call: Call, world: World) -> tuple[Need, ...]:
     """Return the claim that the dump goes to."""
-    name = _claim_name(call, world)
+    try:
+        name = _claim_name(call, world)
+    except Refused:  # of a body that says nothing; the decision is to tell so
+        return ()
     return (("persistentvolumeclaims", call.namespace, name),) if name else ()
 
 
@@ -33,7 +47,7 @@ def request(call: Call, world: World) -> Decision:
     """Ask for a dump."""
     if not may_hotplug(world):
         raise bad_request("Unable to memory dump because HotplugVolumes feature gate is not enabled.")
-    found = options(call, required=True)
+    found = options(call)
     vm = world.the_vm(call)
     claim = _checked_claim(call, world, vm, text_option(found, "claimName"))
     present = _present(vm)

@@ -37,7 +37,7 @@ def add(call: Call, world: World) -> Decision:
         raise bad_request("AddVolumeOptions requires disk to not be nil")
     if source is None:
         raise bad_request("AddVolumeOptions requires VolumeSource to not be nil")
-    wanted = {"name": name, "disk": {**disk, "name": name}, "volumeSource": _hotpluggable(source)}
+    wanted = {"name": name, "disk": {**disk, "name": name}, "volumeSource": _hotpluggable(source), **_dry(found)}
     return _apply(call, world, {"addVolumeOptions": wanted}, dry_run(found))
 
 
@@ -48,7 +48,11 @@ def remove(call: Call, world: World) -> Decision:
     name = text_option(found, "name")
     if not name:
         raise bad_request("RemoveVolumeOptions requires name to be set")
-    return _apply(call, world, {"removeVolumeOptions": {"name": name}}, dry_run(found))
+    return _apply(call, world, {"removeVolumeOptions": {"name": name, **_dry(found)}}, dry_run(found))
+
+
+def _dry(found: Json) -> Json:
+    return {"dryRun": found["dryRun"]} if found.get("dryRun") else {}
 
 
 def _must_be_enabled(world: World, verb: str) -> None:
@@ -56,6 +60,11 @@ def _must_be_enabled(world: World, verb: str) -> None:
         raise bad_request(
             f"Unable to {verb} Volume because neither feature gate {DECLARATIVE} nor {IMPERATIVE} is enabled."
         )
+
+
+def _is_declarative(world: World) -> bool:
+    """Whether the spec of a VM says which volumes its guest has; the older way goes before where it is asked for."""
+    return world.config.on(DECLARATIVE) and not world.config.on(IMPERATIVE)
 
 
 def _hotpluggable(source: Json) -> Json:
@@ -68,12 +77,12 @@ def _apply(call: Call, world: World, request: Json, dry: bool) -> Decision:
         vm = world.the_vm(call)
         spec = object_at(vm, "spec", "template", "spec")
         _check(VM, call, spec, request)
-        if world.config.on(DECLARATIVE):
+        if _is_declarative(world):
             return accepted(_patch_spec(call, "/spec/template", spec, request, dry))
         return accepted(_patch_requests(call, vm, request, dry))
     vmi = world.the_vmi(call)
     owner = controller_of(vmi)
-    if world.config.on(DECLARATIVE) and owner is not None and owner.get("kind") == VMS.kind:
+    if _is_declarative(world) and owner is not None and owner.get("kind") == VMS.kind:
         raise bad_request(f"the VMI belongs to the VirtualMachine {owner.get('name')!r}; change the volumes there")
     if not is_running(vmi):
         raise conflict(VMI, call.name, NOT_RUNNING)

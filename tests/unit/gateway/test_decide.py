@@ -239,3 +239,50 @@ def test_every_call_ends_in_an_answer(
     found = ask(VERBS[verb].method, path, World(vm, run, agent=True), body, upgrade=upgrade)
     assert 101 <= found.status < 600
     assert found.status < 300 or message_of(found)
+
+
+def test_a_body_of_garbage_is_told_before_the_state_of_the_machine() -> None:
+    for verb in ("pause", "unpause"):
+        assert ask("PUT", f"virtualmachineinstances/a/{verb}", World(None, None), b"[1]").status == 400
+    assert ask("PUT", "virtualmachines/a/memorydump", World(VM, vmi()), b"[1]").status == 400
+
+
+def test_a_memory_dump_without_a_body_needs_a_vm_first() -> None:
+    assert ask("PUT", "virtualmachines/a/memorydump", World(None, None)).status == 404
+
+
+def test_a_snapshot_keeps_a_guest_paused_whatever_its_state() -> None:
+    vm = {**VM, "status": {"snapshotInProgress": "s"}}
+    found = ask("PUT", "virtualmachineinstances/a/unpause", World(vm, vmi("Pending")))
+    assert isinstance(found.body, dict)
+    assert (found.status, found.body["details"]["kind"]) == (409, "virtualmachine")
+
+
+def test_a_machine_that_was_handed_over_can_be_reset() -> None:
+    found = ask("PUT", "virtualmachineinstances/a/reset", World(None, vmi("Scheduled"), agent=True))
+    assert found.agent is not None
+    assert ask("PUT", "virtualmachineinstances/a/reset", World(None, vmi("Scheduling"), agent=True)).status == 400
+
+
+@pytest.mark.parametrize(("body", "tested"), [(None, "n"), ({"evacuationNodeName": "other"}, "other")])
+def test_the_evacuation_that_is_cancelled_is_the_one_that_is_named(body: Json | None, tested: str) -> None:
+    run = vmi(nodeName="n", evacuationNodeName="n")
+    world = World(None, run, others={("nodes", "", "n"): {"metadata": {"name": "n"}}})
+    (write,) = ask("PUT", "virtualmachineinstances/a/evacuate/cancel", world, body).writes
+    path = "/status/evacuationNodeName"
+    assert write.body == [{"op": "test", "path": path, "value": tested}, {"op": "remove", "path": path}]
+
+
+def test_an_instance_of_somebody_else_is_not_the_vms_to_keep() -> None:
+    run = {**vmi(nodeName="n"), "metadata": {"name": "a", "ownerReferences": [{"uid": "another"}]}}
+    world = World(VM, run, others={("nodes", "", "n"): {"metadata": {"name": "n"}}})
+    assert ask("PUT", "virtualmachines/a/evacuate/cancel", world).status == 500
+
+
+def test_the_older_way_of_hotplug_goes_first_where_it_is_asked_for() -> None:
+    config = ClusterConfig.of({"developerConfiguration": {"featureGates": ["HotplugVolumes"]}})
+    body: Json = {"name": "d", "disk": {"disk": {}}, "volumeSource": {"dataVolume": {"name": "v"}}, "dryRun": ["All"]}
+    (write,) = ask("PUT", "virtualmachines/a/addvolume", World(VM, None, config=config), body).writes
+    assert (write.subresource, write.dry_run) == ("status", True)
+    assert isinstance(write.body, list)
+    assert write.body[-1]["value"][0]["addVolumeOptions"]["dryRun"] == ["All"]
