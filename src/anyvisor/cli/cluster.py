@@ -52,7 +52,7 @@ def with_client(kubeconfig: Path | None, work: "Callable[[Client], Awaitable[T]]
     from anyvisor.kube.errors import ApiError
 
     async def connected() -> T:
-        async with client(kubeconfig) as made:
+        async with client(kubeconfig, "anyvisor") as made:
             return await work(made)
 
     try:

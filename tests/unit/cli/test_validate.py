@@ -133,8 +133,7 @@ def test_a_driver_is_asked_on_request_only(tmp_path: Path, capsys: pytest.Captur
     path.write_text(GOOD)
     assert run("-f", str(path), "-o", "json") == 0
     assert "plan" not in json.loads(capsys.readouterr().out)
-    path.write_text(GOOD.replace("64Mi", "2Gi"))
-    run("-f", str(path), "-o", "json", "--class", "qemu")
+    run("-f", str(path), "-o", "json", "--class", "cloud-hypervisor")
     plan = json.loads(capsys.readouterr().out)["plan"]
     assert all(finding["message"] and finding["field"].startswith("spec") for finding in plan)
 
