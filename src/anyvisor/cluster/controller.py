@@ -14,10 +14,12 @@ from typing import Any, Final
 from anyvisor import __version__
 from anyvisor.cluster import process
 from anyvisor.cluster.features import has_image_volumes
+from anyvisor.cluster.foreign import newcomers
 from anyvisor.cluster.probes import probes
 from anyvisor.cluster.retired import remove_retired
 from anyvisor.controller.metrics import ControllerMetrics
 from anyvisor.controller.service import Controllers
+from anyvisor.controller.sources import FOREIGN
 from anyvisor.hri.packages import DriverPackage
 from anyvisor.hri.packages import load as load_driver
 from anyvisor.kube.client import Client
@@ -32,6 +34,8 @@ Json = dict[str, Any]
 LEASE: Final = "anyvisor-controller"
 CONFIGURATION: Final = "kubevirt"
 RETRY_SECONDS: Final = 2.0
+SERVED_SECONDS: Final = 2.0
+"""A server answers for a kind a moment after it has said that it does."""
 _MANAGER: Final = "anyvisor-controller"
 _API_VERSION: Final = "anyvisor.io/v1alpha1"
 
@@ -62,6 +66,15 @@ async def _run(config: ControllerConfig) -> None:
     acting = [ControllerMetrics()]
 
     async def lead() -> None:
+        while True:
+            async with newcomers(client, FOREIGN) as came, asyncio.TaskGroup() as group:
+                working = group.create_task(work(), name="controllers")
+                await came.wait()
+                await asyncio.sleep(SERVED_SECONDS)
+                log.info("a kind of somebody else is served from now on: everything is read anew")
+                working.cancel()
+
+    async def work() -> None:
         acting[:] = [ControllerMetrics()]
         async with EventRecorder(client, "anyvisor-controller", platform.node()) as events:
             images = await has_image_volumes(client, config.namespace)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -232,6 +233,10 @@ def types(sources: Sources, vm: Json) -> dict[str, Json]:
 def configuration(sources: Sources) -> Settings:
     """The settings in force; all defaults while there is no KubeVirt object."""
     return Settings(configuration_of([one.json() for one in sources.configurations.values()]))
+
+
+FOREIGN: Final = (DATA_VOLUMES, NETWORK_ATTACHMENTS, STORAGE_PROFILES, IMPORTERS, IMPORTER_CONFIGS)
+"""Kinds that somebody else installs, perhaps later than this project: `open_sources` reads those that it finds."""
 
 
 async def _served(client: Client, resource: Resource) -> bool:

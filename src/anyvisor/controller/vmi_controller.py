@@ -259,8 +259,10 @@ class VmiController:
     def _quotas(self, space: str) -> list[Json]:
         return within(self._sources.quotas, space)
 
-    def _attachments(self, vmi: Json) -> dict[str, Json]:
-        """The definitions of the networks that the instance names, by `namespace/name`."""
+    def _attachments(self, vmi: Json) -> dict[str, Json] | None:
+        """The definitions of the networks that the instance names, by `namespace/name`; None = no such kind."""
+        if self._sources.attachments is None:
+            return None
         wanted = attachment_names(namespace(vmi), list_at(vmi, "spec", "networks"))
         found = {one: get(self._sources.attachments, *one.split("/", 1)) for one in wanted}
         return {one: definition for one, definition in found.items() if definition is not None}

@@ -44,3 +44,10 @@ def test_a_definition_that_does_not_exist_is_named() -> None:
 def test_pod_interfaces_fit_the_kernel_and_depend_on_the_network_alone() -> None:
     assert secondary_interface("blue") == secondary_interface("blue") != secondary_interface("red")
     assert len(secondary_interface("a network of a very long name")) < 15
+
+
+def test_where_nobody_serves_the_kind_it_is_said_who_does() -> None:
+    with pytest.raises(
+        UnknownAttachmentError, match="d/blue, and the cluster serves none of that kind; install Multus"
+    ):
+        device_resources("d", NETWORKS, None)

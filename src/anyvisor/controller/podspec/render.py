@@ -58,8 +58,8 @@ class PodContext:
     """Whether a kubelet runs the pod."""
     image_volumes: bool = True
     """Whether a pod can have an image as a volume."""
-    attachments: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """NetworkAttachmentDefinitions by `namespace/name`, as far as the instance names them."""
+    attachments: Mapping[str, Json] | None = field(default_factory=dict[str, Json])
+    """NetworkAttachmentDefinitions by `namespace/name`, as far as the instance names them; None = no such kind."""
 
 
 def render(vmi: Json, launch: Launch, context: PodContext) -> Json:

@@ -41,8 +41,8 @@ class VmiWorld:
     nodes: Sequence[Json] = ()
     namespace_labels: Mapping[str, str] = field(default_factory=dict[str, str])
     quotas: Sequence[Json] = ()
-    attachments: Mapping[str, Json] = field(default_factory=nothing)
-    """NetworkAttachmentDefinitions by `namespace/name`, as far as the instance names them."""
+    attachments: Mapping[str, Json] | None = field(default_factory=nothing)
+    """NetworkAttachmentDefinitions by `namespace/name`, as far as the instance names them; None = no such kind."""
     settings: Settings = field(default_factory=Settings)
     on_cluster: bool = False
     """Whether kubelets run the pods."""
