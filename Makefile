@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PYTEST := $(PY) -m pytest
 TIERS ?= unit contract machine e2e cluster
 
-.PHONY: help venv system demo test lint format bench kill debian guests web proto crds conform replay kubernetes test-cluster scale manifest images clean
+.PHONY: help venv system demo test lint format bench kill debian guests web proto crds generated conform replay kubernetes test-cluster scale manifest images clean
 
 help: ## show this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -80,6 +80,9 @@ proto: venv ## Python code of the HRI's proto files
 
 crds: venv ## deploy/crds from the models
 	@$(PY) -m anyvisor.api.crd
+
+generated: proto crds manifest ## everything that is made from proto files, models and the chart (needs helm): run it after a change of any
+	@$(PY) tools/hridocs.py
 
 conform: system venv guests ## hold every driver of this machine to the specification; ARGS=--write keeps the evidence
 	@$(PY) -m tools.conform $(ARGS)

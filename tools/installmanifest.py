@@ -80,7 +80,11 @@ def main() -> int:
     """Write the manifest, or tell whether it is current."""
     helm = find_helm()
     if helm is None:
-        print("helm is neither on the PATH nor in the cache: `make test` builds it where Go is", file=sys.stderr)
+        print(
+            f"{MANIFEST.relative_to(ROOT)} is not made anew: helm is neither on the PATH nor in the cache. Install it, "
+            "or build it where Go is: `make test TIERS=e2e ARGS='-k helm'`",
+            file=sys.stderr,
+        )
         return 1
     text = render(helm)
     if "--check" not in sys.argv:
@@ -90,7 +94,7 @@ def main() -> int:
         return 0
     if MANIFEST.exists() and MANIFEST.read_text() == text:
         return 0
-    print(f"{MANIFEST.relative_to(ROOT)} is not what the chart makes: run `make manifest`", file=sys.stderr)
+    print(f"{MANIFEST.relative_to(ROOT)} is not what the chart makes: run `make generated`", file=sys.stderr)
     return 1
 
 

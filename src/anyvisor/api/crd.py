@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
     unknown = sorted(set((root / "deploy/crds").glob("*.yaml")) - set(wanted))
     if "--check" in arguments:
         for path in (*stale, *unknown):
-            print(f"{path.relative_to(root)} is stale: run python -m anyvisor.api.crd", file=sys.stderr)
+            print(f"{path.relative_to(root)} is stale: run `make generated`", file=sys.stderr)
         return 1 if stale or unknown else 0
     for path in unknown:
         path.unlink()

@@ -158,7 +158,7 @@ def test_every_served_kind_is_described(kind: Any):
 def test_the_committed_files_are_fresh():
     wanted = crd.files(crd.generate(), ROOT)
     stale = [path.name for path, content in wanted.items() if crd.is_stale(path, content)]
-    assert stale == [], "run python -m anyvisor.api.crd"
+    assert stale == [], "run `make generated`"
     assert set((ROOT / "deploy/crds").glob("*.yaml")) == {path for path in wanted if path.suffix == ".yaml"}
 
 
