@@ -75,15 +75,19 @@ def reached_by_the_pods_address_alone(cluster: Cluster, name: str) -> None:
     """
     address = cluster.launcher(name)["status"]["podIP"]
     assert "hello from" in fetched(address)
-    with socket.create_server((HOST_IP, 0)) as listener:
+    with socket.create_server((HOST_IP, 0)) as listener, ThreadPoolExecutor(1) as beside:
         listener.settimeout(BOOT_SECONDS)
-        port = listener.getsockname()[1]
-        with ThreadPoolExecutor(1) as beside:
-            taken = beside.submit(listener.accept)
-            ask(cluster, name, f"echo out | nc -w 5 {HOST_IP} {port}")
-            connection, (peer, _) = taken.result()
-    connection.close()
+        taken = beside.submit(caller, listener)
+        ask(cluster, name, f"echo out | nc -w 5 {HOST_IP} {listener.getsockname()[1]}")
+        peer = taken.result()
     assert peer == address
+
+
+def caller(listener: socket.socket) -> str:
+    """The address of who connects; it is closed at once, which is what the caller waits for."""
+    connection, (address, _) = listener.accept()
+    connection.close()
+    return address
 
 
 @pytest.fixture

@@ -110,3 +110,28 @@ def test_kills_for_memory_are_read_from_either_version(tmp_path: Path, name: str
 
 def test_our_own_memory_cgroup_is_a_directory():
     assert Path(processes.memory_cgroup(os.getpid()) or "/").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("listed", "mounted", "group"),
+    [
+        # As Kubernetes lays them out with the systemd driver (version 2), and with cgroupfs (version 1, and both).
+        ("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-a.scope", ["cgroup.controllers"], "kubepods.slice"),
+        ("5:memory:/kubepods/pod1/a\n0::/kubepods/pod1/a", ["memory/kubepods", "unified"], "memory/kubepods"),
+        ("1:name=systemd:/x\n0::/kubepods/pod1/a", ["unified/kubepods"], "unified/kubepods"),
+    ],
+)
+def test_the_group_that_counts_memory_is_found_in_both_versions(
+    listed: str, mounted: list[str], group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proc" / "7").mkdir(parents=True)
+    (tmp_path / "proc" / "7" / "cgroup").write_text(listed + "\n")
+    for name in mounted:
+        (tmp_path / "sys" / name).mkdir(parents=True)
+    monkeypatch.setattr(processes, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(processes, "_CGROUP_ROOT", tmp_path / "sys")
+    found = Path(processes.memory_cgroup(7))
+    assert found.is_relative_to(tmp_path / "sys" / group)
+    found.mkdir(parents=True, exist_ok=True)
+    (found / "memory.events").write_text("low 0\nhigh 3\nmax 9\noom 2\noom_kill 2\noom_group_kill 0\n")
+    assert processes.out_of_memory_kills(str(found)) == 2
