@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from anyvisor.embedded.podnetwork.attachments import definition
-from tests.cluster.api.objects import fresh, launchers, make, vm, wait_running
+from tests.cluster.api.objects import create, fresh, launchers, make, vm, wait_running
 from tests.cluster.kit.control_plane import ControlPlane
 from tests.cluster.simulation import SimulatedNodes
 
 Json = dict[str, Any]
 ASKED = "k8s.v1.cni.cncf.io/networks"
 TOLD = "k8s.v1.cni.cncf.io/network-status"
-DEFAULT = "v1.multus-cni.io/default-network"
-DEVICE = "vendor.example/nic"
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +34,14 @@ def connected(name: str, attachment: str, *, default: bool = False) -> Json:
     return machine
 
 
-def attachment(plane: ControlPlane, name: str, **annotations: str) -> None:
+def attachment(plane: ControlPlane, name: str) -> None:
     """A network that somebody describes."""
     config = json.dumps({"cniVersion": "1.0.0", "type": "bridge", "bridge": "br0"})
     plane.apply(
         {
             "apiVersion": "k8s.cni.cncf.io/v1",
             "kind": "NetworkAttachmentDefinition",
-            "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+            "metadata": {"name": name, "namespace": "default"},
             "spec": {"config": config},
         }
     )
@@ -91,22 +89,7 @@ def test_without_multus_the_machine_says_so_and_starts_when_it_comes(peopled: Co
     plane.wait("controller", seen)
 
 
-def test_a_network_in_the_place_of_the_pod_network(peopled: ControlPlane) -> None:
-    plane, name, blue = peopled, fresh("placed"), fresh("blue")
-    plane.apply(definition())
-    attachment(plane, blue)
-    make(plane, connected(name, blue, default=True))
-    wait_running(plane, name)
-    (pod,) = launchers(plane, name)
-    assert pod["metadata"]["annotations"][DEFAULT] == blue
-    assert ASKED not in pod["metadata"]["annotations"]
-
-
-def test_a_networks_device_is_asked_for(peopled: ControlPlane) -> None:
-    plane, name, fast = peopled, fresh("fast"), fresh("fast")
-    plane.apply(definition())
-    attachment(plane, fast, **{"k8s.v1.cni.cncf.io/resourceName": DEVICE})
-    make(plane, connected(name, fast))
-    plane.wait("controller", lambda: len(launchers(plane, name)) == 1)
-    (pod,) = launchers(plane, name)
-    assert pod["spec"]["containers"][0]["resources"]["limits"][DEVICE] == "1"
+def test_a_network_in_the_place_of_the_pod_network_is_refused_with_its_field(peopled: ControlPlane) -> None:
+    said = create(peopled, connected(fresh("placed"), "blue", default=True))
+    assert "spec.template.spec.networks[0].multus.default" in said
+    assert "use `pod: {}`" in said

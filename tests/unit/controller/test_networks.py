@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from anyvisor.api.names import secondary_interface
-from anyvisor.controller.podspec.networks import UnknownAttachmentError, attachment_names, device_resources
+from anyvisor.controller.podspec.networks import UnknownAttachmentError, attachment_names, device_resources, known
 
 Json = dict[str, Any]
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
@@ -32,8 +32,8 @@ def test_definitions_are_named_with_their_namespace() -> None:
 
 
 def test_devices_are_counted_per_network() -> None:
-    known = {"d/blue": definition("vendor/nic"), "other/blue": definition()}
-    assert device_resources("d", NETWORKS, known) == {"vendor/nic": 2}
+    found = {"d/blue": definition("vendor/nic"), "other/blue": definition()}
+    assert device_resources("d", NETWORKS, found) == {"vendor/nic": 2}
 
 
 def test_a_definition_that_does_not_exist_is_named() -> None:
@@ -50,4 +50,6 @@ def test_where_nobody_serves_the_kind_it_is_said_who_does() -> None:
     with pytest.raises(
         UnknownAttachmentError, match="d/blue, and the cluster serves none of that kind; install Multus"
     ):
-        device_resources("d", NETWORKS, None)
+        known("d", NETWORKS, None)
+    assert known("d", NETWORKS[:1], None) == {}
+    assert known("d", NETWORKS, {}) == {}

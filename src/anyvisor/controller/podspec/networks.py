@@ -93,20 +93,23 @@ class UnknownAttachmentError(Exception):
     """A network names a NetworkAttachmentDefinition that does not exist."""
 
 
-def device_resources(
-    namespace: str, networks: Sequence[Json], definitions: Mapping[str, Json] | None
-) -> dict[str, int]:
-    """How many of which device the networks' definitions stand for; raises UnknownAttachmentError.
+def known(namespace: str, networks: Sequence[Json], definitions: Mapping[str, Json] | None) -> Mapping[str, Json]:
+    """The definitions that there are; raises UnknownAttachmentError where some are named and nobody serves the kind."""
+    if definitions is not None:
+        return definitions
+    wanted = attachment_names(namespace, networks)
+    if wanted:
+        raise UnknownAttachmentError(
+            f"spec.networks names NetworkAttachmentDefinition {wanted[0]}, and the cluster serves none of that kind; "
+            "install Multus, which attaches pods to further networks, or use the pod network alone"
+        )
+    return {}
 
-    Without `definitions`, nothing here serves the kind.
-    """
+
+def device_resources(namespace: str, networks: Sequence[Json], definitions: Mapping[str, Json]) -> dict[str, int]:
+    """How many of which device the networks' definitions stand for; raises UnknownAttachmentError."""
     found: dict[str, int] = {}
     for wanted in attachment_names(namespace, networks):
-        if definitions is None:
-            raise UnknownAttachmentError(
-                f"spec.networks names NetworkAttachmentDefinition {wanted}, and the cluster serves none of that kind; "
-                "install Multus, which attaches pods to further networks, or use the pod network alone"
-            )
         definition = definitions.get(wanted)
         if definition is None:
             raise UnknownAttachmentError(

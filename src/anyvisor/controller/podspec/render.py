@@ -101,9 +101,11 @@ def _has_kubelet(context: PodContext) -> bool:
 
 def _with_network_devices(vmi: Json, context: PodContext) -> PodContext:
     """Where no webhook of the cluster injects the networks' devices into pods, this project asks for them."""
+    wanted = list_at(vmi, "spec", "networks")
+    definitions = networks.known(namespace(vmi), wanted, context.attachments)
     if context.settings.gate("ExternalNetResourceInjection"):
         return context
-    found = networks.device_resources(namespace(vmi), list_at(vmi, "spec", "networks"), context.attachments)
+    found = networks.device_resources(namespace(vmi), wanted, definitions)
     return replace(context, tenancy=replace(context.tenancy, network_devices=found))
 
 
