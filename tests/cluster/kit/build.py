@@ -164,6 +164,16 @@ def _is_held(path: Path) -> bool:
     return False
 
 
+def fetch(names: Sequence[str]) -> None:
+    """Have the modules of what is missing; a failure is left to the build, which says why.
+
+    Not beside others: it holds locks of the module cache, for which their builds would wait.
+    """
+    go = shutil.which("go")
+    for module in dict.fromkeys(TARGETS[name].module for name in missing(names)) if go else ():
+        subprocess.run([str(go), "mod", "download"], cwd=MODULES / module, capture_output=True, check=False)
+
+
 def step_aside() -> None:
     """Have this process and those that it starts run only where nobody else would.
 
@@ -217,14 +227,16 @@ def _build(name: str, place: Path) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Build the named targets, or all of the newest version."""
-    if "--beside" in arguments:
-        step_aside()
-        arguments = [word for word in arguments if word != "--beside"]
-    names = [name for word in arguments for name in (API if word == "api" else (word,))] or list(DEFAULT)
+    beside = "--beside" in arguments
+    words = [word for word in arguments if word != "--beside"]
+    names = [name for word in words for name in (API if word == "api" else (word,))] or list(DEFAULT)
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
         print(f"no such target: {', '.join(unknown)}; there are api, {', '.join(TARGETS)}", file=sys.stderr)
         return 2
+    if beside:
+        fetch(names)
+        step_aside()
     try:
         for version in dict.fromkeys(TARGETS[name].version for name in names):
             print(build([name for name in names if TARGETS[name].version == version]))
