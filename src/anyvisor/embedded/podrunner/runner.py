@@ -219,7 +219,7 @@ class PodRunner:
     async def _renew_shares(self, pod: Json) -> float | None:
         """What a guest has mounted follows its objects after a while; returns the seconds until the next look."""
         sandbox = self._sandbox(uid(pod))
-        if SHARES not in plan.of_pod(pod).plan.confirmed or not sandbox.mounts.exists():
+        if not sandbox.mounts.exists() or SHARES not in plan.of_pod(pod).plan.confirmed:
             return None
         left = self._filled.get(uid(pod), 0.0) + RENEW_SECONDS - time.monotonic()
         if left > 0:
