@@ -149,6 +149,10 @@ async def test_a_definition_is_terminating_until_its_last_object_is_gone(transpo
     assert (await call(transport, "GET", MACHINES))[0] == 404
 
 
+def scale_to(replicas: int) -> Json:
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": replicas}}
+
+
 async def test_scale_reads_and_writes_one_number(transport: InProcessTransport):
     spec = {"cores": 1, "replicas": 2}
     assert (await call(transport, "POST", MACHINES, {"metadata": {"name": "m"}, "spec": spec}))[0] == 201
@@ -160,6 +164,9 @@ async def test_scale_reads_and_writes_one_number(transport: InProcessTransport):
     assert (status, scale["spec"]) == (200, {"replicas": 5})
     body: Json = {"metadata": stale, "spec": {"replicas": 6}}
     assert (await call(transport, "PUT", f"{MACHINES}/m/scale", body))[0] == 409
+    for metadata in ({"name": "other"}, {"namespace": "other"}):
+        status, answer = await call(transport, "PUT", f"{MACHINES}/m/scale", {"metadata": metadata, **scale_to(6)})
+        assert (status, "on the URL" in answer["message"]) == (400, True)
     patch = {"spec": {"replicas": 7}}
     _, scale = await call(transport, "PATCH", f"{MACHINES}/m/scale", patch, content_type=MERGE)
     assert scale["spec"] == {"replicas": 7}

@@ -212,6 +212,8 @@ class Actions:
             raise st.method_not_allowed()
         kind = media_type(ask.request.request.headers)
         body = ask.body()
+        if ask.verb == "update":
+            _check_names(ask, ask.object_body())
 
         def change(obj: Json) -> Json:
             current = scale_of(obj, scale)
@@ -247,6 +249,14 @@ class Actions:
         call.subresource, call.through = "", "scale"
         outcome = await self._writer.update(call, change)
         return json_response(scale_of(await to_served(ask.resource, decode_json(outcome.raw)), scale))
+
+
+def _check_names(ask: Ask, scale: Json) -> None:
+    """Refuse a Scale of another object than the one that the URL names."""
+    for what, wanted in (("name", ask.target.name), ("namespace", ask.target.namespace)):
+        given = lookup(scale, ("metadata", what))
+        if given and given != wanted:
+            raise st.bad_request(f"the {what} of the object ({given}) does not match the {what} on the URL ({wanted})")
 
 
 def scale_of(obj: Json, scale: Scale) -> Json:
