@@ -15,7 +15,7 @@ NOW = cast("Time", "2026-06-01T12:00:00Z")
 
 
 def status(answered: str) -> dict[str, Any]:
-    """The entry of a driver that said who it is."""
+    """The entry of a driver that said who it is. A session belongs to an event loop, so the tests have one."""
     session = DriverSession(
         DriverAddress(NAME, "/nowhere", "/nowhere", manifest_digest=INSTALLED),
         changed=lambda _: None,
@@ -27,11 +27,11 @@ def status(answered: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("answered", [INSTALLED, OTHER])
-def test_the_digest_that_the_driver_answered(answered: str) -> None:
+async def test_the_digest_that_the_driver_answered(answered: str) -> None:
     found = status(answered)
     assert (found["version"], found["manifestDigest"]) == ("1.0", answered)
 
 
 @pytest.mark.parametrize("answered", ["", "sha256:short", "x" * 5000, INSTALLED.upper()])
-def test_a_digest_that_is_none_is_not_told(answered: str) -> None:
+async def test_a_digest_that_is_none_is_not_told(answered: str) -> None:
     assert "manifestDigest" not in status(answered)
