@@ -5,8 +5,8 @@ from typing import Final
 
 from anyvisor.hri.conformance.registry import CheckList
 from anyvisor.hri.conformance.session import CheckSkippedError, Session, expect, refusal
-from anyvisor.hri.conformance.standing import DRIVE, FIRST, MAX_SOCKETS, MEMORY, MORE_MEMORY, SOCKETS
-from anyvisor.hri.conformance.target import Target, target
+from anyvisor.hri.conformance.standing import DRIVE, FIRST, MAX_SOCKETS, SOCKETS
+from anyvisor.hri.conformance.target import GROWS_FROM, GROWS_TO, Target, growing, target
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest, ChangeMedia, ResizeDisk, SetCpu, SetLink, SetMemory
 from anyvisor.hri.v1.machine_spec_pb2 import Device, Disk, Nic, Rng
 
@@ -165,16 +165,20 @@ async def cpu(session: Session) -> None:
 
 @CHECKS.add("change.memory", "Memory that is added appears in the guest; or the change is refused", level=3)
 async def memory(session: Session) -> None:
-    grown = MEMORY + (128 << 20)
-    at = await _claimed(session, "change.memory", ApplyRequest(set_memory=SetMemory(size_bytes=grown)))
-    if at is None:
+    grown = GROWS_FROM + (128 << 20)
+    change = ApplyRequest(set_memory=SetMemory(size_bytes=grown))
+    statement = session.claim("change.memory")
+    if statement is None or statement.when != "live":
+        await _claimed(session, "change.memory", change)
         return
-    await at.apply(ApplyRequest(set_memory=SetMemory(size_bytes=grown)))
-    told = (await at.state()).memory_bytes
-    expect(told == grown, f"after the change the state tells {told} bytes, not {grown}")
-    await at.sees(lambda report: int(report.one("memory").get("bytes", "0")) > MEMORY, "memory was added")
-    more = ApplyRequest(set_memory=SetMemory(size_bytes=2 * MORE_MEMORY))
-    await refusal(at.attempt(more), "more memory than the machine may have", *REFUSALS, "INVALID_ARGUMENT")
+    async with growing(session) as at:
+        before = await at.memory()
+        await at.apply(change)
+        told = (await at.state()).memory_bytes
+        expect(told == grown, f"after the change the state tells {told} bytes, not {grown}")
+        await at.sees(lambda report: int(report.one("memory").get("bytes", "0")) > before, "memory was added")
+        more = ApplyRequest(set_memory=SetMemory(size_bytes=2 * GROWS_TO))
+        await refusal(at.attempt(more), "more memory than the machine may have", *REFUSALS, "INVALID_ARGUMENT")
 
 
 @CHECKS.add("change.device", "A device that is attached is told of and goes again; or the change is refused", level=3)

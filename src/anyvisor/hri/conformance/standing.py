@@ -1,5 +1,6 @@
 """One machine with the reporting guest, booted once for all checks that only look, and for live changes."""
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from anyvisor.hri.conformance.cases import MAC, UUID, Basis
@@ -13,8 +14,6 @@ from anyvisor.hri.v1.machine_spec_pb2 import Cpu, Device, Disk, Machine, Memory,
 
 MIB = 1 << 20
 MEMORY = 192 * MIB
-MORE_MEMORY = 448 * MIB
-"""More by a multiple of 128 MiB, in which some VMMs add memory."""
 SOCKETS = 2
 MAX_SOCKETS = 3
 SECOND_MAC = "02:00:00:c0:ff:02"
@@ -67,8 +66,8 @@ def own_group(session: Session, name: str) -> Cgroup | None:
         return None
 
 
-async def boot(session: Session, shape: Shape) -> Running:
-    """The reporting guest on a machine of the shape, which lives as long as the session; ready for commands."""
+async def boot(session: Session, shape: Shape, stack: AsyncExitStack | None = None) -> Running:
+    """The reporting guest on a machine of the shape, ready for commands, for the life of the stack (the session's)."""
     if session.reporting is None:
         raise CheckSkippedError("no reporting guest was given (--reporting-kernel, --reporting-initrd)")
     told = session.facts.accelerators
@@ -77,7 +76,7 @@ async def boot(session: Session, shape: Shape) -> Running:
         raise CheckSkippedError(
             f"by the driver's facts, nothing runs a guest's kernel on this host: {why or 'no reason'}"
         )
-    running = await session.stack.enter_async_context(booted(session, session.reporting, shape))
+    running = await (stack or session.stack).enter_async_context(booted(session, session.reporting, shape))
     await is_ready(running)
     return running
 
@@ -86,7 +85,7 @@ def machine_for(session: Session, works: Basis, materials: Materials) -> Machine
     """All at once of what the driver claims and a guest can see."""
     machine = Machine(
         cpu=Cpu(sockets=SOCKETS, max_sockets=MAX_SOCKETS if session.claim("cpu.hotplug") else 0),
-        memory=Memory(size_bytes=MEMORY, max_bytes=MORE_MEMORY if session.claim("memory.hotplug") else 0),
+        memory=Memory(size_bytes=MEMORY),
         disks=_disks(session, works, materials),
         nics=_nics(session, works, materials),
         attachable_disks=2 if session.claim("change.disk.attach") else 0,

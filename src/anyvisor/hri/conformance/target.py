@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,15 +14,19 @@ from anyvisor.hri.conformance.materials import Materials
 from anyvisor.hri.conformance.report_guest import GuestReport, ask
 from anyvisor.hri.conformance.running import Running, Shape, booted
 from anyvisor.hri.conformance.session import CheckSkippedError, Session, expect, fail
-from anyvisor.hri.conformance.standing import machine_for, standing
+from anyvisor.hri.conformance.standing import boot, machine_for, standing
 from anyvisor.hri.errors import DeadlineExceeded, HriError
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest, LaunchPlan
-from anyvisor.hri.v1.machine_spec_pb2 import Machine
+from anyvisor.hri.v1.machine_spec_pb2 import Machine, Memory
 from anyvisor.hri.v1.types_pb2 import DescriptorToken, MachineState, Operation
 
 SETTLE_SECONDS: Final = 30.0
 """How long a guest may take to notice a change."""
 PAUSE_SECONDS: Final = 0.5
+GROWS_FROM: Final = 1 << 30
+"""No guest of the API that may grow has less."""
+GROWS_TO: Final = GROWS_FROM + (512 << 20)
+"""More by a multiple of 128 MiB, in which some VMMs add memory."""
 
 
 @dataclass(slots=True)
@@ -92,6 +97,12 @@ class Target:
         except TimeoutError:
             fail(f"{what}, and {SETTLE_SECONDS:g} s later the guest does not see it: {dict(report.records)}")
 
+    async def memory(self) -> int:
+        """The bytes that the guest counts; 0 where there is nobody to ask."""
+        if self.running is None or self.unseen:
+            return 0
+        return int((await ask(self.running)).one("memory").get("bytes", "0"))
+
     async def tells(self, device: str, present: bool) -> None:
         """The state must name the device, or no longer."""
         named = device in {each.id for each in (await self.state()).devices}
@@ -106,6 +117,25 @@ async def target(session: Session) -> Target:
     made = await _of_books(session) or await _with_guest(session)
     session.shared["target"] = made
     return made
+
+
+@asynccontextmanager
+async def growing(session: Session) -> AsyncGenerator[Target]:
+    """A machine of its own that has room for more memory: a guest sets much of its own aside for what may come."""
+    room = Machine(memory=Memory(size_bytes=GROWS_FROM, max_bytes=GROWS_TO))
+    async with AsyncExitStack() as stack:
+        books = await _enter_books(session, room, stack)
+        if books is not None:
+            yield Target(session, books, stack.enter_context(Materials()), basis(session))
+            return
+        unseen = ""
+        try:
+            running = await boot(session, Shape(room), stack)
+        except CheckSkippedError as error:
+            unseen = str(error)
+            running = await stack.enter_async_context(booted(session, shape=Shape(room)))
+        materials = stack.enter_context(Materials())
+        yield Target(session, running.machine, materials, basis(session), running, unseen)
 
 
 async def _with_guest(session: Session) -> Target:
@@ -129,13 +159,19 @@ async def _of_books(session: Session) -> Target | None:
     """The machine of a driver that starts no VMM."""
     materials = session.stack.enter_context(Materials())
     works = basis(session)
+    machine = await _enter_books(session, machine_for(session, works, materials), session.stack)
+    return Target(session, machine, materials, works) if machine is not None else None
+
+
+async def _enter_books(session: Session, shape: Machine, stack: AsyncExitStack) -> Machine | None:
+    """A machine that runs in the books alone; None where its driver starts a VMM."""
     machine = session.spec()
-    machine.MergeFrom(machine_for(session, works, materials))
-    await session.stack.enter_async_context(session.cleanup(machine.id))
+    machine.MergeFrom(shape)
+    await stack.enter_async_context(session.cleanup(machine.id))
     answer = await session.client.prepare(machine, [], generation=1)
     if answer.launch.mode != LaunchPlan.MODE_NONE:
         await session.client.destroy(machine.id, generation=1)
         return None
     operation = await session.client.start(machine.id, generation=1)
     expect(operation.state == Operation.STATE_DONE, "Start was not done within a second")
-    return Target(session, machine, materials, works)
+    return machine
