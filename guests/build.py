@@ -17,7 +17,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from guests import archive, initramfs, media
@@ -73,10 +73,7 @@ def linux(out: Path = OUT) -> LinuxGuest:
 
 def linux_reporting(out: Path = OUT) -> LinuxGuest:
     """The Linux guest with modules for all buses that its reports are about; for the conformance program."""
-    guest = _linux(out, "linux-reporting.initrd", {}, initramfs.REPORTING_MODULES)
-    # Where memory may come above 4 GiB, Linux sets 64 MiB of a small guest's aside to copy for devices that cannot
-    # reach so far. Those of virtual machines can.
-    return replace(guest, command_line=f"{guest.command_line} swiotlb=noforce")
+    return _linux(out, "linux-reporting.initrd", {}, initramfs.REPORTING_MODULES)
 
 
 def linux_with_agent(out: Path = OUT) -> LinuxGuest:

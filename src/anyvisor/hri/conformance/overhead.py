@@ -93,10 +93,7 @@ async def _measure(running: Running, machine: Machine, model: OverheadModel, gro
     await order(running, f"fill {LEFT_KIB}", "filled")
     guest = machine.memory.size_bytes
     pid = running.launcher.pid
-    smaps = Path(f"/proc/{pid}/smaps")
-    touched = guest_resident(smaps, guest)
-    if (more := machine.memory.max_bytes - guest) > 0:  # what came while it ran has a mapping of its own
-        touched += guest_resident(smaps, more, default=0)
+    touched = guest_resident(Path(f"/proc/{pid}/smaps"), guest)
     shape = models.Shape(
         guest_memory_bytes=guest,
         vcpus=machine.cpu.sockets,
@@ -114,8 +111,8 @@ async def _measure(running: Running, machine: Machine, model: OverheadModel, gro
     )
 
 
-def guest_resident(smaps: Path, size: int, default: int | None = None) -> int:
-    """How much of the guest's memory is resident: of the mapping that has its size, else `default`, else all of it."""
+def guest_resident(smaps: Path, size: int) -> int:
+    """How much of the guest's memory is resident: of the mapping that has its size, else all of it."""
     mapped = 0
     for line in smaps.read_text().splitlines():
         name, _, rest = line.partition(":")
@@ -123,7 +120,7 @@ def guest_resident(smaps: Path, size: int, default: int | None = None) -> int:
             mapped = int(rest.split()[0]) << 10
         elif name == "Rss" and size <= mapped <= size + 4 * MIB:
             return int(rest.split()[0]) << 10
-    return size if default is None else default
+    return size
 
 
 def _high_water(status: Path) -> int:
