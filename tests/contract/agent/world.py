@@ -26,7 +26,7 @@ from anyvisor.planning import plan as planning
 
 Json = dict[str, Any]
 HERE = Path(__file__).parent
-DEADLINE = 20.0
+DEADLINE = 60.0
 PYTHON = "/usr/bin/python3"
 """The system's: the launcher's user may not reach a virtual environment."""
 
