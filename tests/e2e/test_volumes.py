@@ -333,11 +333,14 @@ def grow_memory(instance: Instance, vm: str) -> None:
     def current() -> str:
         return (instance.get("vmi", vm) or {})["status"]["memory"]["guestCurrent"]
 
-    before = int(ask(instance, vm, "sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"))
+    def total() -> int:
+        """Of the guest, in KiB."""
+        return int(ask(instance, vm, "sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"))
+
+    before = total()
     ask_for("1280Mi")
     eventually(lambda: current() == "1280Mi", 120, lambda: instance.story(vm))
-    after = int(ask(instance, vm, "sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"))
-    assert after - before == 256 << 10
+    eventually(lambda: total() - before == 256 << 10, 60, lambda: instance.story(vm))
     assert not restart_required()
     ask_for("512Mi")
     eventually(restart_required, 60, lambda: instance.story(vm))
