@@ -23,14 +23,22 @@ class Lab:
     def user(self, token: str) -> HttpTransport:
         return HttpTransport(ClientConfig(self.url, token=token))
 
-    async def running(self, name: str) -> None:
-        """Make a VM and its run, as controller and agent would."""
+    async def running(self, name: str, *, owned: bool = False) -> None:
+        """Make a VM and its run, as controller and agent would; or a run by itself beside a VM, if not `owned`."""
         vm = {
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"runStrategy": "Manual", "template": TEMPLATE},
         }
-        await self.admin.create(VMS, vm)
-        await self.admin.create(VMIS, {"metadata": {"name": name, "namespace": "default"}, "spec": TEMPLATE["spec"]})
+        made = await self.admin.create(VMS, vm)
+        owner = {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachine",
+            "name": name,
+            "uid": made["metadata"]["uid"],
+            "controller": True,
+        }
+        metadata = {"name": name, "namespace": "default", "ownerReferences": [owner] if owned else []}
+        await self.admin.create(VMIS, {"metadata": metadata, "spec": TEMPLATE["spec"]})
         status = {"phase": "Running", "nodeName": "node1"}
         await self.admin.patch(VMIS, name, "default", {"status": status})
         await self.admin.patch(VMS, name, "default", {"status": {"created": True}}, subresource="status")

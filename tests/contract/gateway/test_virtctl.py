@@ -51,7 +51,7 @@ def expected(call: Json) -> set[int]:
 
 @pytest.mark.parametrize("call", list(recorded()))
 async def test_recorded_call(lab: Lab, call: Json) -> None:
-    await lab.running("vm1")
+    await lab.running("vm1", owned="/virtualmachines/" in call["path"])
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
     await lab.admin.create(NODES, {"metadata": {"name": "node1"}})
     for name in ("pvc1", "new"):
