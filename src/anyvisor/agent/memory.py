@@ -1,21 +1,18 @@
 """Memory of a running guest: more and less of it as the VMI's spec says, and told in its status."""
 
-import logging
 from dataclasses import dataclass
 from typing import Final
 
+from anyvisor.agent import resizing
 from anyvisor.agent.driver import DriverSession
 from anyvisor.agent.machine import Machine
 from anyvisor.agent.node_context import NodeContext
 from anyvisor.agent.status import MEMORY_CHANGE, GuestMemory
-from anyvisor.api.meta import Json, condition, object_at
+from anyvisor.api.meta import Json, object_at
 from anyvisor.api.quantity import parse_quantity
-from anyvisor.hri.errors import NotImplementedByDriver, Refused
 from anyvisor.hri.v1.machine_pb2 import ApplyRequest
-from anyvisor.hri.v1.types_pb2 import PHASE_PAUSED, PHASE_RUNNING, MachineState
+from anyvisor.hri.v1.types_pb2 import MachineState
 from anyvisor.kube.events import EventKind
-
-log = logging.getLogger(__name__)
 
 CAPABILITY: Final = "change.memory"
 FAILED: Final = "HotPlugMemoryError"
@@ -29,8 +26,6 @@ class Wanted:
     wanted: int
     at_boot: int
     present: int
-    announced: bool
-    """Whether the VMI says that a change is under way, or that one failed."""
 
 
 def wanted(vmi: Json) -> Wanted | None:
@@ -38,13 +33,11 @@ def wanted(vmi: Json) -> Wanted | None:
     memory, now = object_at(vmi, "spec", "domain", "memory"), object_at(vmi, "status", "memory")
     if not memory.get("maxGuest") or not memory.get("guest") or not now.get("guestCurrent"):
         return None
-    present = parse_quantity(now["guestCurrent"]).value
     return Wanted(
         size=str(memory["guest"]),
         wanted=parse_quantity(memory["guest"]).value,
         at_boot=parse_quantity(now.get("guestAtBoot") or now["guestCurrent"]).value,
-        present=present,
-        announced=condition(vmi, MEMORY_CHANGE) is not None,
+        present=parse_quantity(now["guestCurrent"]).value,
     )
 
 
@@ -53,21 +46,17 @@ async def follow(
 ) -> GuestMemory | None:
     """Make the change; what is to be told of it, None when there is nothing to say.
 
-    A change that failed is not tried again: the VM's controller asks for a restart. One whose result was not written,
-    as we ended in between, is made again, which changes nothing.
-
     Raises:
         HriError: the driver does not answer; try again later.
     """
-    if session is None or state is None or state.phase not in (PHASE_RUNNING, PHASE_PAUSED):
-        return None
     asked = wanted(vmi)
-    if asked is None or (asked.wanted == asked.present and not asked.announced):
+    if session is None or asked is None or not resizing.can_change(state):
         return None
-    if asked.wanted == asked.present:
+    step = resizing.next_step(vmi, MEMORY_CHANGE, asked.wanted, asked.present)
+    if step == "none":
+        return None
+    if step == "tell":
         return GuestMemory(asked.size)
-    if (condition(vmi, MEMORY_CHANGE) or {}).get("status") == "False":
-        return None
     if CAPABILITY not in session.address.capabilities:
         why = f"driver {machine.record.driver} changes no memory while the guest runs"
     else:
@@ -81,10 +70,12 @@ async def follow(
 async def _change(context: NodeContext, session: DriverSession, machine: Machine, asked: Wanted) -> str:
     """Why it cannot be; empty when it is done. The pod has room for the larger of both sizes meanwhile."""
     pod, grows = machine.record.pod_uid, asked.wanted > asked.present
+    change = ApplyRequest()
+    change.set_memory.size_bytes = asked.wanted
     try:
         if grows:
             await context.launchers.resize(pod, asked.wanted - asked.at_boot)
-        failure = await _set(session, machine, asked.wanted)
+        failure = await resizing.apply(session, machine, change, "memory is")
         if failure and grows:
             await context.launchers.resize(pod, asked.present - asked.at_boot)
         elif not failure and not grows:
@@ -92,16 +83,3 @@ async def _change(context: NodeContext, session: DriverSession, machine: Machine
     except OSError as error:
         return f"the memory of its pod cannot be changed: {error.strerror or error}"
     return failure
-
-
-async def _set(session: DriverSession, machine: Machine, size: int) -> str:
-    change = ApplyRequest()
-    change.set_memory.size_bytes = size
-    record = machine.record
-    try:
-        operation = await session.client.apply(machine.id, change, generation=record.generation, minor=record.hri_minor)
-        await session.finished(operation)
-    except (Refused, NotImplementedByDriver) as error:
-        log.warning("machine %s: its memory is not changed: %s", machine.id, error)
-        return str(error)
-    return ""

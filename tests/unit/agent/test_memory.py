@@ -7,69 +7,12 @@ import pytest
 from anyvisor.agent import memory, status
 from anyvisor.agent.status import MEMORY_CHANGE, GuestMemory, Observation, Size
 from anyvisor.hri.errors import DriverUnavailable, HriError, Refused
-from anyvisor.hri.v1.machine_pb2 import ApplyRequest
-from anyvisor.hri.v1.types_pb2 import PHASE_RUNNING, PHASE_STARTING, MachineState, Operation
-
-RUNNING = MachineState(phase=PHASE_RUNNING)
+from anyvisor.hri.v1.types_pb2 import PHASE_STARTING, MachineState
+from tests.unit.agent.running import RUNNING, Context, Machine, Session
 
 
-class Client:
-    """Takes changes, or fails."""
-
-    def __init__(self, error: HriError | None) -> None:
-        self.asked: list[int] = []
-        self._error = error
-
-    async def apply(self, machine_id: str, change: ApplyRequest, *, generation: int, minor: int) -> Operation:
-        assert (machine_id, generation, minor) == ("m-1", 3, 1)
-        if self._error is not None:
-            raise self._error
-        self.asked.append(change.set_memory.size_bytes)
-        return Operation()
-
-
-class Record:
-    driver, generation, hri_minor, pod_uid = "test.driver", 3, 1, "p-1"
-
-
-class Machine:
-    id, record = "m-1", Record()
-
-
-class Address:
-    def __init__(self, *capabilities: str) -> None:
-        self.capabilities = frozenset(capabilities)
-
-
-class Session:
-    def __init__(self, *capabilities: str, error: HriError | None = None) -> None:
-        self.client, self.address = Client(error), Address(*capabilities)
-
-    async def finished(self, operation: Operation) -> None:
-        del operation
-
-
-class Launchers:
-    """Notes how much more memory the pod is to have."""
-
-    def __init__(self, *, fixed: bool) -> None:
-        self.sizes: list[int] = []
-        self._fixed = fixed
-
-    async def resize(self, pod_uid: str, more: int) -> None:
-        assert pod_uid == "p-1"
-        if self._fixed:
-            raise OSError(95, "its container has a memory limit")
-        self.sizes.append(more)
-
-
-class Context:
-    def __init__(self, *, fixed: bool = False) -> None:
-        self.events: list[str] = []
-        self.launchers = Launchers(fixed=fixed)
-
-    def event(self, _machine: Any, _kind: Any, reason: str, message: str) -> None:
-        self.events.append(f"{reason}: {message}")
+def session_of(*capabilities: str, error: HriError | None = None) -> Session:
+    return Session(*capabilities, read=lambda change: change.set_memory.size_bytes, error=error)
 
 
 GIB = 1 << 30
@@ -94,7 +37,7 @@ async def follow(
 
 
 async def test_memory_comes_with_room_for_it_and_is_told() -> None:
-    session = Session(memory.CAPABILITY)
+    session = session_of(memory.CAPABILITY)
     told, context = await follow(session, vmi("2Gi", "1Gi", "True"))
     assert (session.client.asked, context.launchers.sizes, told) == ([2 * GIB], [GIB], GuestMemory("2Gi"))
     seen = Observation(phase=status.RUNNING, state=RUNNING, size=Size(memory=told))
@@ -105,7 +48,7 @@ async def test_memory_comes_with_room_for_it_and_is_told() -> None:
 
 
 async def test_room_goes_after_the_memory() -> None:
-    session = Session(memory.CAPABILITY)
+    session = session_of(memory.CAPABILITY)
     told, context = await follow(session, vmi("1Gi", "3Gi", "True"))
     assert (session.client.asked, context.launchers.sizes, told) == ([GIB], [0], GuestMemory("1Gi"))
 
@@ -121,22 +64,22 @@ async def test_room_goes_after_the_memory() -> None:
     ids=["nothing to do", "no more", "failed before", "not yet running"],
 )
 async def test_what_is_let_be(obj: dict[str, Any], state: MachineState) -> None:
-    session = Session(memory.CAPABILITY)
+    session = session_of(memory.CAPABILITY)
     told, _ = await follow(session, obj, state)
     assert (session.client.asked, told) == ([], None)
 
 
 async def test_a_change_that_is_over_is_announced_no_more() -> None:
-    told, _ = await follow(Session(memory.CAPABILITY), vmi("2Gi", "2Gi", "True"))
+    told, _ = await follow(session_of(memory.CAPABILITY), vmi("2Gi", "2Gi", "True"))
     assert told == GuestMemory("2Gi")
 
 
 @pytest.mark.parametrize(
     ("session", "fixed", "sizes"),
     [
-        (Session(), False, []),
-        (Session(memory.CAPABILITY, error=Refused("the guest takes none")), False, [GIB, 0]),
-        (Session(memory.CAPABILITY), True, []),
+        (session_of(), False, []),
+        (session_of(memory.CAPABILITY, error=Refused("the guest takes none")), False, [GIB, 0]),
+        (session_of(memory.CAPABILITY), True, []),
     ],
     ids=["not by this driver", "not by this guest", "not in this pod"],
 )
@@ -155,4 +98,4 @@ async def test_what_cannot_be_is_told_and_needs_a_restart(session: Session, fixe
 
 async def test_a_driver_that_does_not_answer_is_asked_again() -> None:
     with pytest.raises(HriError):
-        await follow(Session(memory.CAPABILITY, error=DriverUnavailable("gone")), vmi("2Gi", "1Gi"))
+        await follow(session_of(memory.CAPABILITY, error=DriverUnavailable("gone")), vmi("2Gi", "1Gi"))

@@ -7,54 +7,12 @@ import pytest
 from anyvisor.agent import sockets, status
 from anyvisor.agent.status import CPU_CHANGE, CpuSockets, Observation, Size
 from anyvisor.hri.errors import DriverUnavailable, HriError, Refused
-from anyvisor.hri.v1.machine_pb2 import ApplyRequest
-from anyvisor.hri.v1.types_pb2 import PHASE_RUNNING, PHASE_STARTING, MachineState, Operation
-
-RUNNING = MachineState(phase=PHASE_RUNNING)
+from anyvisor.hri.v1.types_pb2 import PHASE_STARTING, MachineState
+from tests.unit.agent.running import RUNNING, Context, Machine, Session
 
 
-class Client:
-    """Takes changes, or fails."""
-
-    def __init__(self, error: HriError | None) -> None:
-        self.asked: list[int] = []
-        self._error = error
-
-    async def apply(self, machine_id: str, change: ApplyRequest, *, generation: int, minor: int) -> Operation:
-        assert (machine_id, generation, minor) == ("m-1", 3, 1)
-        if self._error is not None:
-            raise self._error
-        self.asked.append(change.set_cpu.sockets)
-        return Operation()
-
-
-class Record:
-    driver, generation, hri_minor = "test.driver", 3, 1
-
-
-class Machine:
-    id, record = "m-1", Record()
-
-
-class Address:
-    def __init__(self, *capabilities: str) -> None:
-        self.capabilities = frozenset(capabilities)
-
-
-class Session:
-    def __init__(self, *capabilities: str, error: HriError | None = None) -> None:
-        self.client, self.address = Client(error), Address(*capabilities)
-
-    async def finished(self, operation: Operation) -> None:
-        del operation
-
-
-class Context:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def event(self, _machine: Any, _kind: Any, reason: str, message: str) -> None:
-        self.events.append(f"{reason}: {message}")
+def session_of(*capabilities: str, error: HriError | None = None) -> Session:
+    return Session(*capabilities, read=lambda change: change.set_cpu.sockets, error=error)
 
 
 def vmi(wanted: int, present: int, change: str = "", most: int | None = 4) -> dict[str, Any]:
@@ -73,7 +31,7 @@ async def follow(session: Any, obj: dict[str, Any], state: MachineState = RUNNIN
 
 
 async def test_sockets_are_added_and_told() -> None:
-    session = Session(sockets.CAPABILITY)
+    session = session_of(sockets.CAPABILITY)
     told, _ = await follow(session, vmi(3, 1, "True"))
     assert (session.client.asked, told) == ([3], CpuSockets(3))
     seen = Observation(phase=status.RUNNING, state=RUNNING, size=Size(told))
@@ -94,17 +52,17 @@ async def test_sockets_are_added_and_told() -> None:
     ids=["nothing to do", "no places", "failed before", "not yet running"],
 )
 async def test_what_is_let_be(obj: dict[str, Any], state: MachineState) -> None:
-    session = Session(sockets.CAPABILITY)
+    session = session_of(sockets.CAPABILITY)
     told, _ = await follow(session, obj, state)
     assert (session.client.asked, told) == ([], None)
 
 
 async def test_a_change_that_is_over_is_announced_no_more() -> None:
-    told, _ = await follow(Session(sockets.CAPABILITY), vmi(2, 2, "True"))
+    told, _ = await follow(session_of(sockets.CAPABILITY), vmi(2, 2, "True"))
     assert told == CpuSockets(2)
 
 
-@pytest.mark.parametrize("session", [Session(), Session(sockets.CAPABILITY, error=Refused("no place"))])
+@pytest.mark.parametrize("session", [session_of(), session_of(sockets.CAPABILITY, error=Refused("no place"))])
 async def test_what_cannot_be_is_told_and_needs_a_restart(session: Session) -> None:
     told, context = await follow(session, vmi(3, 1, "True"))
     assert told.present == 1
@@ -118,4 +76,4 @@ async def test_what_cannot_be_is_told_and_needs_a_restart(session: Session) -> N
 
 async def test_a_driver_that_does_not_answer_is_asked_again() -> None:
     with pytest.raises(HriError):
-        await follow(Session(sockets.CAPABILITY, error=DriverUnavailable("gone")), vmi(3, 1))
+        await follow(session_of(sockets.CAPABILITY, error=DriverUnavailable("gone")), vmi(3, 1))
