@@ -1,4 +1,4 @@
-"""What a machine leaves open of its board, chosen by what the node has: accelerator and machine type. Pure."""
+"""A machine's board: its memory, and what it leaves open, chosen by what the node has. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -8,6 +8,8 @@ from anyvisor.hri.v1.types_pb2 import ACCELERATOR_EMULATION, ACCELERATOR_KVM, AC
 
 _NAMES: Final = {ACCELERATOR_KVM: "KVM", ACCELERATOR_EMULATION: "software emulation"}
 _SHOWN: Final = 80
+_MIN_MEMORY_BYTES: Final = 1 << 20
+_PAGE_BYTES: Final = 4096
 
 
 def choose_accelerator(
@@ -44,3 +46,15 @@ def choose_profile(draft: Draft, wanted: str, alias: str, default: str, profiles
             want=wanted[:_SHOWN],
         )
     return wanted
+
+
+def memory_bytes(draft: Draft, size: int) -> int:
+    """The guest's memory, in whole pages."""
+    if size < _MIN_MEMORY_BYTES or size % _PAGE_BYTES:
+        draft.refuse(
+            "VALUE_INVALID",
+            "memory.size_bytes",
+            f"guest memory must be at least 1 MiB and a multiple of {_PAGE_BYTES} bytes",
+            have=str(size),
+        )
+    return size

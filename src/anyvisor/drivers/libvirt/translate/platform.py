@@ -12,8 +12,6 @@ from anyvisor.hri.v1.types_pb2 import ACCELERATOR_KVM, Accelerator
 
 _NAMESPACE: Final = uuid.UUID("6c0c8f0e-2d4b-5d53-9d5a-6a1d4b1b7f6e")
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-MIN_MEMORY_BYTES: Final = 1 << 20
-PAGE_BYTES: Final = 4096
 MAX_CPUS: Final = 255
 POLICIES: Final = {
     CpuFeature.POLICY_FORCE: "force",
@@ -39,14 +37,7 @@ def choose_profile(draft: Draft, machine: Machine, host: Host) -> str:
 
 def add_memory(draft: Draft, machine: Machine) -> None:
     """The guest's memory."""
-    size = machine.memory.size_bytes
-    if size < MIN_MEMORY_BYTES or size % PAGE_BYTES:
-        draft.refuse(
-            "VALUE_INVALID",
-            "memory.size_bytes",
-            f"guest memory must be at least 1 MiB and a multiple of {PAGE_BYTES} bytes",
-            have=str(size),
-        )
+    size = board.memory_bytes(draft, machine.memory.size_bytes)
     draft.add("memory", text=str(size), unit="b")
 
 

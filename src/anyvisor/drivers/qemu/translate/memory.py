@@ -9,11 +9,10 @@ from typing import Final
 from anyvisor.drivers.qemu.translate import addresses
 from anyvisor.drivers.qemu.translate.draft import Draft
 from anyvisor.drivers.qemu.translate.host import Host
+from anyvisor.hri.kit import board
 from anyvisor.hri.kit.drafts import Json
 from anyvisor.hri.v1.machine_spec_pb2 import Machine
 
-MIN_MEMORY_BYTES: Final = 1 << 20
-PAGE_BYTES: Final = 4096
 BLOCK_BYTES: Final = 2 << 20
 """What the guest takes and gives at once, at least."""
 MORE: Final = "memory-more"
@@ -55,14 +54,7 @@ def _check_pages(draft: Draft, machine: Machine, host: Host) -> None:
 
 def add_memory(draft: Draft, machine: Machine) -> None:
     """How much, and the device for more."""
-    size = machine.memory.size_bytes
-    if size < MIN_MEMORY_BYTES or size % PAGE_BYTES:
-        draft.refuse(
-            "VALUE_INVALID",
-            "memory.size_bytes",
-            f"guest memory must be at least 1 MiB and a multiple of {PAGE_BYTES} bytes",
-            have=str(size),
-        )
+    size = board.memory_bytes(draft, machine.memory.size_bytes)
     draft.option("m", f"size={size}B" + (f",maxmem={machine.memory.max_bytes}B" if grows(machine) else ""))
     if grows(machine):
         _add_more(draft, machine)
