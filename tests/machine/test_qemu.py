@@ -291,11 +291,11 @@ async def test_vmm_that_was_killed_is_lost(rig: Rig) -> None:
 async def test_what_is_not_served_is_refused_with_all_findings(rig: Rig) -> None:
     machine, files = kernel_machine()
     machine.cpu.dedicated.append(3)
-    machine.filesystems.add(id="fs", tag="t")
+    machine.memory.locked = True
     with pytest.raises(Refused) as caught:
         await rig.boot(machine, files)
     fields = {finding.field for finding in caught.value.findings}
-    assert {"cpu.dedicated[0]", "filesystems[0]"} <= fields
+    assert {"cpu.dedicated[0]", "memory.locked"} <= fields
 
 
 def shim_steps(steps: Sequence[StopScript.Step]) -> list[shim.Step]:
