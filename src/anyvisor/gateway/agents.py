@@ -11,6 +11,7 @@ import msgspec
 from yarl import URL
 
 from anyvisor.api.meta import Json
+from anyvisor.kube.connector import Connector
 
 ASK_TIMEOUT: Final = 60.0
 """Seconds for one question; freezing a guest's file systems is the slowest."""
@@ -112,7 +113,7 @@ class Agents:
             raise AgentError(f"the agent endpoint {endpoint[:200]!r} is neither unix:/path nor https://host:port")
         if self._tls is None:
             raise AgentError(f"the agent at {endpoint} asks for TLS, and this gateway has no client certificate")
-        return aiohttp.TCPConnector(ssl=self._tls, limit=0)
+        return Connector(ssl=self._tls, limit=0)
 
 
 def machine_path(uid: str, rest: str) -> str:

@@ -2,16 +2,15 @@
 
 import base64
 import os
-import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 from yarl import URL
 
 from anyvisor.kube.config import ClientConfig
+from anyvisor.kube.connector import Connector
 from anyvisor.kube.errors import Unreachable
 from anyvisor.kube.transport import Request, Response
 
@@ -19,12 +18,6 @@ TOKEN_LIFE = 60.0
 """Seconds for which a token read from a file is used; the kubelet rotates it long before it expires."""
 CONNECT_TIMEOUT = 10.0
 KEEPALIVE = 60.0
-KEEPALIVE_OPTIONS = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
 CHUNK = 256 * 1024
 USER_AGENT = "anyvisor"
 
@@ -74,12 +67,11 @@ class HttpTransport:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(
+            connector = Connector(
                 ssl=tls_context(self._config),
                 limit=0,
                 keepalive_timeout=KEEPALIVE,
                 ttl_dns_cache=30,
-                socket_factory=_socket,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -135,15 +127,6 @@ class _HttpResponse:
 
     async def close(self) -> None:
         self._answer.close()
-
-
-def _socket(address: Sequence[Any]) -> socket.socket:
-    """Open a socket that notices within a minute that the other side is gone, as a watch may be silent."""
-    family, kind, proto = cast("tuple[int, int, int]", tuple(address[:3]))
-    sock = socket.socket(family, kind, proto)
-    for level, option, value in KEEPALIVE_OPTIONS:
-        sock.setsockopt(level, option, value)
-    return sock
 
 
 def tls_context(config: ClientConfig) -> ssl.SSLContext:

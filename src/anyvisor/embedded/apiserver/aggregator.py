@@ -25,6 +25,7 @@ from anyvisor.embedded.apiserver.identity import ApiRequest, ApiResponse, Identi
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.status import StatusError, unavailable
 from anyvisor.embedded.apiserver.values import as_list, as_object, lookup, objects_at
+from anyvisor.kube.connector import Connector
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -114,7 +115,7 @@ class Aggregator:
 
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=True)
+            self._session = aiohttp.ClientSession(connector=Connector(), auto_decompress=True)
         return self._session
 
     def _address(self, service: Json) -> tuple[str, str, ssl.SSLContext | bool]:

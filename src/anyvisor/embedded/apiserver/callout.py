@@ -12,6 +12,7 @@ from anyvisor.embedded.apiserver.codec import decode_json, encode_json
 from anyvisor.embedded.apiserver.endpoints import UnreachableError, resolve, tls_context
 from anyvisor.embedded.apiserver.state import State
 from anyvisor.embedded.apiserver.values import as_object
+from anyvisor.kube.connector import Connector
 
 Json = dict[str, Any]
 
@@ -41,7 +42,7 @@ class Callout:
         url, name = self._address(config)
         tls = tls_context(str(config.get("caBundle") or ""))
         if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=True)
+            self._session = aiohttp.ClientSession(connector=Connector(), auto_decompress=True)
         async with (
             asyncio.timeout(seconds),
             self._session.post(

@@ -12,6 +12,7 @@ from anyvisor.agent.guest.client import GuestAgentClient
 from anyvisor.agent.guest.probe import AgentCheck, carry_out
 from anyvisor.agent.guest.protocol import GuestAgentError
 from anyvisor.embedded.podrunner.probes import Check, Count, HttpCheck, NoCheck, Probe, Purpose, TcpCheck
+from anyvisor.kube.connector import Connector
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ async def _get(check: HttpCheck) -> None:
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Connection": "close", **dict(check.headers)}
     url = f"{scheme}://{host}:{check.port}{check.path}"
     # A probe asks whether the guest answers, not who it is: certificates are not checked, as a kubelet does not.
-    connector = aiohttp.TCPConnector(ssl=False, force_close=True)
+    connector = Connector(ssl=False, force_close=True)
     async with (
         aiohttp.ClientSession(connector=connector, auto_decompress=False) as session,
         session.get(url, headers=headers, allow_redirects=False) as answer,
