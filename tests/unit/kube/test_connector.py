@@ -80,12 +80,15 @@ def test_a_handshake_that_fails_closes_no_other_descriptor() -> None:
 
 
 async def test_connections_are_kept_alive_and_every_address_is_tried() -> None:
+    ended = asyncio.Event()
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n")
         await reader.read()
         writer.close()
         await writer.wait_closed()
+        ended.set()
 
     class Resolver(AbstractResolver):
         async def resolve(
@@ -112,3 +115,4 @@ async def test_connections_are_kept_alive_and_every_address_is_tried() -> None:
         made = response.connection.transport.get_extra_info("socket")
         found = [made.getsockopt(level, option) for level, option, _ in KEEPALIVE_OPTIONS]
         assert found == [value for _, _, value in KEEPALIVE_OPTIONS]
+    await ended.wait()
