@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from anyvisor.embedded.child import do_and_exit
 from anyvisor.embedded.instance import Instance, InstanceError, lock_instance
 from anyvisor.embedded.zygote_client import ZygoteClient, ZygoteError
 
@@ -34,7 +35,7 @@ def start(instance: Instance, nodes: int, drivers: Sequence[str]) -> bool:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _become_zygote(instance, nodes, drivers, writer)
+        do_and_exit(lambda: _become_zygote(instance, nodes, drivers, writer))
     os.close(writer)
     try:
         return _wait_ready(instance, reader)
@@ -70,28 +71,18 @@ def _wait_for_end_of_former(instance: Instance) -> None:
 
 def _become_zygote(instance: Instance, nodes: int, drivers: Sequence[str], ready: int) -> None:
     """Leave the caller's session and terminal for good, then run; the parent reaps the intermediate process."""
-    code = 1
-    try:
-        os.setsid()
-        if os.fork() != 0:
-            os._exit(0)
-        log = os.open(instance.log("zygote"), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        null = os.open(os.devnull, os.O_RDONLY)
-        for target, source in ((0, null), (1, log), (2, log)):
-            os.dup2(source, target)
-        os.chdir("/")
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        from anyvisor.embedded import components
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+    log = os.open(instance.log("zygote"), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, null), (1, log), (2, log)):
+        os.dup2(source, target)
+    os.chdir("/")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from anyvisor.embedded import components
 
-        components.run(instance, nodes, drivers, ready)
-        code = 0
-    except BaseException:  # noqa: BLE001 - the root of a process: everything is logged, nothing escapes the fork
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+    components.run(instance, nodes, drivers, ready)
 
 
 def _wait_ready(instance: Instance, reader: int) -> bool:
